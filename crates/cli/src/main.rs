@@ -1,0 +1,3 @@
+//! The `tensoryard` program.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Conformance cases for backends, judged by an f64 oracle.

@@ -1,0 +1,1 @@
+//! The CPU device: thread team and kernels.

@@ -1,0 +1,1 @@
+//! Immutable compute graphs and the operations in them.

@@ -1,0 +1,1 @@
+//! Devices, buffers, planning and execution of compute graphs.
