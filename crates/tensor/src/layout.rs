@@ -46,6 +46,12 @@ impl Layout {
         Ok(Self { dtype, shape, strides })
     }
 
+    /// A single element of a plain type, or a single block.
+    pub fn scalar(dtype: DType) -> Self {
+        let strides = [dtype.block_bytes(); MAX_DIMS];
+        Self { dtype, shape: Shape::single(dtype.block_len()), strides }
+    }
+
     /// Elements at the given byte strides, fastest dimension first.
     ///
     /// # Errors
@@ -81,6 +87,11 @@ impl Layout {
     /// Bytes of one row: the elements of the fastest dimension, without gaps.
     pub fn row_bytes(&self) -> usize {
         self.shape[0] / self.dtype.block_len() * self.dtype.block_bytes()
+    }
+
+    /// Bytes of all elements, gaps and overlaps aside.
+    pub fn data_bytes(&self) -> usize {
+        self.row_bytes() * self.shape.rows()
     }
 
     /// Distance from the first byte to behind the last one that belongs to an element.

@@ -35,6 +35,11 @@ impl Shape {
         Ok(Self(full))
     }
 
+    /// A single row of `row` elements.
+    pub(crate) const fn single(row: usize) -> Self {
+        Self([row, 1, 1, 1])
+    }
+
     /// The four dimensions, fastest first.
     pub fn dims(&self) -> [usize; MAX_DIMS] {
         self.0
