@@ -1,1 +1,4 @@
 //! Speech to text on a tensor runtime in Rust.
+
+#[cfg(feature = "download")]
+pub mod hub;
