@@ -1,1 +1,36 @@
 //! Devices, buffers, planning and execution of compute graphs.
+//!
+//! A [`Plan`] is made from an immutable graph and a list of devices by pure
+//! functions, one stage a file: place, split, select, allocate, lower. Devices
+//! receive resolved [`Step`]s, never graphs, placements or copies. This crate
+//! names no concrete device; drivers are registered in a [`Registry`].
+//!
+//! Ownership is in one signature, [`exec::run`]: weights are shared and read
+//! only, state and workspace are borrowed exclusively.
+
+mod buffer;
+mod device;
+mod error;
+pub mod exec;
+mod host;
+mod memory;
+pub mod plan;
+mod registry;
+mod session;
+mod step;
+mod weights;
+
+pub use buffer::{Buffer, BufferType, Memory, Usage, same_buffer_type};
+pub use device::{
+    AbortSignal, Backend, BackendOptions, Bindings, Bound, Device, DeviceInfo, DeviceKind, Driver,
+    MemoryInfo, OpCase, Program, Unsupported, WeightUse,
+};
+pub use error::{DeviceError, MemoryError, PlanError, RegistryError, RunError, WeightError};
+pub use exec::{Input, State, StateTensor, Workspace};
+pub use host::{HostMemory, SharedBytes};
+pub use memory::{HostBufferType, host_buffer_type};
+pub use plan::{DeviceIndex, Plan, PlanDevice, PlanOptions};
+pub use registry::{Registry, Selected};
+pub use session::{Outputs, Session, SessionOptions};
+pub use step::{Aliasing, MatrixOp, Operand, Region, Step, StepOp};
+pub use weights::{Weight, WeightSource, Weights};

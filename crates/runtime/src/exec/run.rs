@@ -1,0 +1,233 @@
+//! One run of a plan: inputs in, for each split its copies and its program, outputs out.
+
+use tensoryard_graph::{DType, Graph, Origin, TensorId};
+
+use crate::{
+    AbortSignal, Backend, Bindings, Bound, Buffer, DeviceError, MemoryError, Plan, RunError, State,
+    Weights, Workspace,
+};
+
+/// Values of a graph input: contiguous elements in the machine's byte order.
+#[derive(Debug, Clone, Copy)]
+pub struct Input<'a> {
+    /// Name of the input.
+    pub name: &'a str,
+    /// The elements.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// Values of an f32 input.
+    pub fn f32(name: &'a str, values: &'a [f32]) -> Self {
+        Self { name, bytes: bytemuck::cast_slice(values) }
+    }
+
+    /// Values of an i32 input.
+    pub fn i32(name: &'a str, values: &'a [i32]) -> Self {
+        Self { name, bytes: bytemuck::cast_slice(values) }
+    }
+}
+
+/// Where a tensor lies while a plan runs.
+struct Located<'a> {
+    buffer: &'a Buffer,
+    offset_bytes: usize,
+}
+
+/// Runs a plan. `backends` are the queues that it was planned with, in the same order.
+///
+/// The results lie in the workspace until its next run: see [`read_output`].
+///
+/// # Errors
+/// Inputs that are missing, unknown or of the wrong size; weights or state that the plan was not
+/// made for; a failed device; the abort signal.
+#[doc(alias = "ggml_backend_sched_graph_compute")]
+pub fn run(
+    plan: &Plan,
+    backends: &mut [Box<dyn Backend>],
+    weights: &Weights,
+    state: &mut State,
+    workspace: &mut Workspace,
+    inputs: &[Input<'_>],
+    abort: &AbortSignal,
+) -> Result<(), RunError> {
+    if backends.len() != plan.devices.len() {
+        let (given, planned) = (backends.len(), plan.devices.len());
+        return Err(RunError::PlanMismatch(format!("{given} backends for {planned} devices")));
+    }
+    workspace.reserve(plan)?;
+    write_inputs(plan, workspace, inputs)?;
+    for split in &plan.splits {
+        for &index in &split.arrivals {
+            copy_arrival(plan, index.0, backends, weights, state, workspace)?;
+        }
+        if abort.is_aborted() {
+            return Err(DeviceError::Cancelled.into());
+        }
+        let bindings = bind(plan, weights, state, workspace)?;
+        let backend = &mut backends[split.device.0];
+        backend.submit(&*split.program, &bindings, abort)?;
+        // The bindings borrow state and workspace, so the work must end with them.
+        backend.synchronize()?;
+    }
+    Ok(())
+}
+
+fn write_inputs(
+    plan: &Plan,
+    workspace: &mut Workspace,
+    inputs: &[Input<'_>],
+) -> Result<(), RunError> {
+    let graph = &*plan.graph;
+    for input in inputs {
+        let known = graph.leaf(input.name).is_some_and(|id| is_input(graph, id));
+        if !known {
+            return Err(RunError::UnknownInput(input.name.to_owned()));
+        }
+    }
+    for id in graph.live_leaves(Origin::Input) {
+        let desc = graph.tensor(id);
+        let input = inputs
+            .iter()
+            .find(|input| input.name == desc.name)
+            .ok_or_else(|| RunError::MissingInput(desc.name.clone()))?;
+        let needed = desc.layout.data_bytes();
+        if input.bytes.len() != needed {
+            return Err(RunError::InputSize {
+                name: desc.name.clone(),
+                given: input.bytes.len(),
+                needed,
+                layout: desc.layout,
+            });
+        }
+        let missing = || RunError::PlanMismatch(format!("input {:?} has no memory", desc.name));
+        let place = plan.memory.locate(id).ok_or_else(missing)?;
+        let buffer = workspace.chunk_mut(plan, place.chunk).ok_or_else(missing)?;
+        buffer.memory_mut().write_tensor(place.offset_bytes, &desc.layout, input.bytes)?;
+    }
+    Ok(())
+}
+
+fn is_input(graph: &Graph, id: TensorId) -> bool {
+    graph.tensor(id).origin == Origin::Input
+}
+
+fn copy_arrival(
+    plan: &Plan,
+    index: usize,
+    backends: &mut [Box<dyn Backend>],
+    weights: &Weights,
+    state: &State,
+    workspace: &mut Workspace,
+) -> Result<(), RunError> {
+    let arrival = plan.arrivals[index];
+    let layout = *plan.graph.layout(arrival.tensor);
+    if let Some(from) = plan.placement.device(plan.graph.root(arrival.tensor)) {
+        backends[from.0].synchronize()?;
+    }
+    let mut bytes = vec![0; layout.data_bytes()];
+    let source = locate(plan, arrival.tensor, weights, state, workspace)?;
+    source.buffer.memory().read_tensor(source.offset_bytes, &layout, &mut bytes)?;
+    let place = plan.memory.arrivals[index];
+    let target = workspace
+        .chunk_mut(plan, place.chunk)
+        .ok_or_else(|| RunError::PlanMismatch("an arrival has no memory".to_owned()))?;
+    target.memory_mut().write_tensor(place.offset_bytes, &layout, &bytes)?;
+    Ok(())
+}
+
+/// The buffer of any tensor that has memory: a weight, a state tensor or compute memory.
+fn locate<'a>(
+    plan: &Plan,
+    id: TensorId,
+    weights: &'a Weights,
+    state: &'a State,
+    workspace: &'a Workspace,
+) -> Result<Located<'a>, RunError> {
+    let graph = &*plan.graph;
+    let root = graph.tensor(graph.root(id));
+    let within = graph.root_offset(id);
+    let located = match root.origin {
+        Origin::Weight => weights.get(&root.name).map(|weight| Located {
+            buffer: weight.buffer(),
+            offset_bytes: weight.offset_bytes() + within,
+        }),
+        Origin::State => state
+            .get(&root.name)
+            .map(|tensor| Located { buffer: tensor.buffer(), offset_bytes: within }),
+        Origin::Input | Origin::Op(_) => plan.memory.locate(id).and_then(|place| {
+            let buffer = workspace.chunk(plan, place.chunk)?;
+            Some(Located { buffer, offset_bytes: place.offset_bytes })
+        }),
+    };
+    located.ok_or_else(|| RunError::PlanMismatch(format!("{:?} has no memory", root.name)))
+}
+
+fn bind<'a>(
+    plan: &Plan,
+    weights: &'a Weights,
+    state: &'a mut State,
+    workspace: &'a mut Workspace,
+) -> Result<Bindings<'a>, RunError> {
+    let (state, workspace): (&'a State, &'a Workspace) = (state, workspace);
+    let external = |ids: &[TensorId]| {
+        ids.iter()
+            .map(|&id| {
+                let located = locate(plan, id, weights, state, workspace)?;
+                check_residence(plan, id, located.buffer)?;
+                let memory = located.buffer.memory();
+                Ok(Bound { memory, offset_bytes: located.offset_bytes })
+            })
+            .collect::<Result<Vec<_>, RunError>>()
+    };
+    let chunks = (0..plan.memory.chunks.len()).map(|chunk| {
+        let buffer = workspace
+            .chunk(plan, chunk)
+            .ok_or_else(|| RunError::PlanMismatch(format!("chunk {chunk} is not reserved")))?;
+        Ok(Bound { memory: buffer.memory(), offset_bytes: 0 })
+    });
+    Ok(Bindings {
+        weights: external(&plan.weights)?,
+        states: external(&plan.states)?,
+        chunks: chunks.collect::<Result<Vec<_>, RunError>>()?,
+    })
+}
+
+/// A plan is bound to memory of the kinds that it was made for, and to no other.
+fn check_residence(plan: &Plan, id: TensorId, buffer: &Buffer) -> Result<(), RunError> {
+    let planned = plan.residence.of(id).map(|kind| kind.name());
+    let found = buffer.buffer_type().name();
+    if planned == Some(found) {
+        return Ok(());
+    }
+    let name = &plan.graph.tensor(id).name;
+    let planned = planned.unwrap_or("no memory");
+    Err(RunError::PlanMismatch(format!("{name:?} lies in {found}, planned for {planned}")))
+}
+
+/// Reads an f32 output of the plan that the workspace ran last.
+///
+/// # Errors
+/// A name that is no output; another type; a destination of another length.
+pub fn read_output(
+    plan: &Plan,
+    name: &str,
+    weights: &Weights,
+    state: &State,
+    workspace: &Workspace,
+    dst: &mut Vec<f32>,
+) -> Result<(), RunError> {
+    let id = plan.graph.output(name).ok_or_else(|| RunError::NotAnOutput(name.to_owned()))?;
+    let layout = *plan.graph.layout(id);
+    if layout.dtype() != DType::F32 {
+        return Err(RunError::OutputType { name: name.to_owned(), layout, wanted: "f32" });
+    }
+    let located = locate(plan, id, weights, state, workspace)?;
+    let memory = located.buffer.memory();
+    dst.clear();
+    dst.try_reserve_exact(layout.shape().elements())
+        .map_err(|_| MemoryError::Allocation { bytes: layout.data_bytes() })?;
+    dst.resize(layout.shape().elements(), 0.0);
+    memory.read_tensor(located.offset_bytes, &layout, bytemuck::cast_slice_mut(dst))?;
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Planning: from a graph and a list of devices to steps in memory.
+//!
+//! Each stage is a pure function in a file of its own, over side tables that
+//! never touch the graph:
+//!
+//! 1. [`place`](mod@place): a device for every tensor, each with its reason.
+//! 2. [`split`](mod@split): runs of nodes on one device, and the tensors that must be copied in.
+//! 3. [`select`](mod@select): nodes become operations of the device, several fused into one
+//!    where the device offers that; temporaries where an op must not overlap its source.
+//! 4. [`allocate`](mod@allocate): compute memory by liveness, reuse in place, best fit.
+//! 5. [`lower`](mod@lower): operations with places in memory, ready to compile.
+//!
+//! [`verify`](mod@verify) checks the result and shares no code with the stages.
+
+pub mod allocate;
+pub mod lower;
+pub mod place;
+pub mod report;
+pub mod select;
+pub mod split;
+pub mod verify;
+
+use std::sync::Arc;
+
+use tensoryard_graph::{Graph, Layout, Origin, TensorId};
+
+pub use allocate::{MemoryPlan, Pool, Slot};
+pub use place::{Pin, Placement, Reason};
+pub use select::{Operation, Value};
+pub use split::{Arrival, ArrivalIndex, Split};
+
+use crate::{
+    Backend, BufferType, Device, PlanError, Program, State, Step, Weights, same_buffer_type,
+};
+
+/// Position of a device in the list that planning was given; 0 has the highest priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceIndex(pub usize);
+
+/// A device to plan for, with the kind of memory that its results go to.
+#[derive(Debug, Clone)]
+pub struct PlanDevice {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// Where its compute memory is allocated.
+    pub buffer_type: Arc<dyn BufferType>,
+}
+
+/// Options of planning.
+#[derive(Debug, Clone)]
+pub struct PlanOptions {
+    /// Whether several ops may become one step.
+    pub fusion: bool,
+    /// Tensors whose device is fixed.
+    pub pins: Vec<Pin>,
+}
+
+impl Default for PlanOptions {
+    fn default() -> Self {
+        Self { fusion: true, pins: Vec::new() }
+    }
+}
+
+/// Where the leaves that outlive a run are kept. Planning takes it as given.
+#[derive(Debug, Clone)]
+pub struct Residence {
+    kinds: Vec<Option<Arc<dyn BufferType>>>,
+}
+
+impl Residence {
+    /// Looks every live weight and state tensor of the graph up.
+    ///
+    /// # Errors
+    /// One that is missing or has another layout.
+    pub fn new(graph: &Graph, weights: &Weights, state: &State) -> Result<Self, PlanError> {
+        let mut kinds = vec![None; graph.len()];
+        for id in graph.ids().filter(|&id| graph.is_live(id)) {
+            let desc = graph.tensor(id);
+            let (kind, found) = match desc.origin {
+                Origin::Weight => {
+                    let weight = weights
+                        .get(&desc.name)
+                        .ok_or_else(|| PlanError::MissingWeight(desc.name.clone()))?;
+                    kinds[id.index()] = Some(Arc::clone(weight.buffer().buffer_type()));
+                    ("weight", *weight.layout())
+                }
+                Origin::State => {
+                    let tensor = state
+                        .get(&desc.name)
+                        .ok_or_else(|| PlanError::MissingState(desc.name.clone()))?;
+                    kinds[id.index()] = Some(Arc::clone(tensor.buffer().buffer_type()));
+                    ("state", *tensor.layout())
+                }
+                Origin::Input | Origin::Op(_) => continue,
+            };
+            if found != desc.layout {
+                let (name, wanted) = (desc.name.clone(), desc.layout);
+                return Err(PlanError::LeafLayout { kind, name, found, wanted });
+            }
+        }
+        Ok(Self { kinds })
+    }
+
+    /// The kind of memory that a weight or state tensor lies in.
+    pub fn of(&self, id: TensorId) -> Option<&Arc<dyn BufferType>> {
+        self.kinds[id.index()].as_ref()
+    }
+}
+
+/// A stretch of the run on one device, compiled.
+#[derive(Debug)]
+pub struct PlanSplit {
+    /// The device.
+    pub device: DeviceIndex,
+    /// Tensors copied in before the steps run.
+    pub arrivals: Vec<ArrivalIndex>,
+    /// The steps in order.
+    pub steps: Vec<Step>,
+    /// The steps as the device compiled them.
+    pub program: Arc<dyn Program>,
+}
+
+/// Everything that running a graph needs, made once and used any number of times.
+#[derive(Debug)]
+pub struct Plan {
+    /// The graph, unchanged.
+    pub graph: Arc<Graph>,
+    /// The devices in order of priority.
+    pub devices: Vec<PlanDevice>,
+    /// Kinds of memory of weights and state.
+    pub residence: Residence,
+    /// The device of each tensor, with the reason.
+    pub placement: Placement,
+    /// Tensors that are copied between devices.
+    pub arrivals: Vec<Arrival>,
+    /// Layouts of temporaries that no tensor of the graph stands for.
+    pub temporaries: Vec<Layout>,
+    /// The operations of all splits in order, before they were given places in memory.
+    pub operations: Vec<Operation>,
+    /// Compute memory.
+    pub memory: MemoryPlan,
+    /// The compiled splits in order.
+    pub splits: Vec<PlanSplit>,
+    /// The weights that [`crate::Region::Weight`] numbers stand for.
+    pub weights: Vec<TensorId>,
+    /// The state tensors that [`crate::Region::State`] numbers stand for.
+    pub states: Vec<TensorId>,
+}
+
+/// Plans a graph: places, splits, selects, allocates, lowers and compiles it.
+///
+/// `backends` are the opened queues of `devices`, in the same order.
+///
+/// # Errors
+/// A weight or state tensor that does not exist, an op that no device runs, a pin that cannot be
+/// honoured, or a tensor larger than the largest buffer.
+#[doc(alias = "ggml_backend_sched_alloc_graph")]
+pub fn plan(
+    graph: &Arc<Graph>,
+    devices: &[PlanDevice],
+    backends: &[Box<dyn Backend>],
+    weights: &Weights,
+    state: &State,
+    options: &PlanOptions,
+) -> Result<Plan, PlanError> {
+    check_devices(devices)?;
+    let residence = Residence::new(graph, weights, state)?;
+    let placement = place::place(graph, devices, &residence, &options.pins)?;
+    let (splits, arrivals) = split::split(graph, devices, &residence, &placement);
+    let selected =
+        select::select(graph, devices, &residence, &placement, &splits, &arrivals, options.fusion);
+    let memory = allocate::allocate(graph, devices, &placement, &arrivals, &selected)?;
+    let lowered =
+        lower::lower(graph, devices, &residence, &placement, &arrivals, &selected, &memory);
+    let mut compiled = Vec::with_capacity(splits.len());
+    for (split, steps) in splits.iter().zip(lowered.steps) {
+        let program = backends[split.device.0].compile(&steps)?;
+        let arrivals = split.arrivals.clone();
+        compiled.push(PlanSplit { device: split.device, arrivals, steps, program });
+    }
+    Ok(Plan {
+        graph: Arc::clone(graph),
+        devices: devices.to_vec(),
+        residence,
+        placement,
+        arrivals,
+        temporaries: selected.temporaries,
+        operations: selected.operations,
+        memory,
+        splits: compiled,
+        weights: lowered.weights,
+        states: lowered.states,
+    })
+}
+
+fn check_devices(devices: &[PlanDevice]) -> Result<(), PlanError> {
+    if devices.is_empty() {
+        return Err(PlanError::NoDevice);
+    }
+    for (index, device) in devices.iter().enumerate() {
+        if devices[..index].iter().any(|other| Arc::ptr_eq(&other.device, &device.device)) {
+            return Err(PlanError::DuplicateDevice(device.device.info().name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a device can compute with tensors in that kind of memory: its own, or one it accepts.
+pub(crate) fn can_use(device: &PlanDevice, buffer_type: &dyn BufferType) -> bool {
+    same_buffer_type(&*device.buffer_type, buffer_type)
+        || device.device.supports_buffer_type(buffer_type)
+}

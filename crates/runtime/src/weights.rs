@@ -1,0 +1,247 @@
+//! Weights: read-only tensors, shared by any number of sessions.
+//!
+//! Where each weight lives is decided here, from the graphs that use it, and is
+//! fixed in the value. Weights that a device wants in another form are
+//! converted once, tensor by tensor, so that loading needs little more memory
+//! than the result; the others stay in the source's own memory when that is
+//! aligned for them.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use tensoryard_graph::{Graph, Layout, Origin};
+
+use crate::{
+    Buffer, BufferType, Device, HostMemory, MemoryError, SharedBytes, Usage, WeightError,
+    WeightUse, host_buffer_type, same_buffer_type,
+};
+
+/// Where weights come from, commonly a model file.
+pub trait WeightSource {
+    /// Layout of the tensor of a name.
+    fn layout(&self, name: &str) -> Option<Layout>;
+
+    /// The bytes of the tensor, its elements in order.
+    ///
+    /// # Errors
+    /// A text that says why they cannot be read.
+    fn read(&self, name: &str) -> Result<SharedBytes, String>;
+
+    /// Tells the source that the bytes of the tensor were copied and are not needed again soon.
+    fn release(&self, name: &str) {
+        _ = name;
+    }
+}
+
+/// A weight in memory.
+#[derive(Debug, Clone)]
+pub struct Weight {
+    buffer: Arc<Buffer>,
+    offset_bytes: usize,
+    layout: Layout,
+}
+
+impl Weight {
+    /// The buffer that holds it.
+    pub fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
+
+    /// Distance in bytes from the start of the buffer.
+    pub fn offset_bytes(&self) -> usize {
+        self.offset_bytes
+    }
+
+    /// Type, shape and strides.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+}
+
+/// Read-only tensors by name.
+#[derive(Debug, Default)]
+pub struct Weights {
+    tensors: HashMap<String, Weight>,
+}
+
+/// A weight that some graph needs.
+struct Wanted {
+    name: String,
+    layout: Layout,
+    uses: Vec<WeightUse>,
+}
+
+/// Weights that share one buffer, with their offsets.
+struct Group {
+    buffer_type: Arc<dyn BufferType>,
+    members: Vec<(Wanted, usize)>,
+    size: usize,
+}
+
+impl Weights {
+    /// Loads every weight that the graphs need, each into the memory that the first device
+    /// wants it in. `progress` is told bytes loaded and bytes in all, and stops the loading by
+    /// returning `false`.
+    ///
+    /// # Errors
+    /// A weight that is missing, of another layout, or unreadable; memory that cannot be had.
+    pub fn load(
+        source: &dyn WeightSource,
+        graphs: &[&Graph],
+        device: &dyn Device,
+        mut progress: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Self, WeightError> {
+        let wanted = collect(source, graphs)?;
+        let total: usize = wanted.iter().map(|weight| weight.layout.data_bytes()).sum();
+        let mut done = 0;
+        let mut weights = Self::default();
+        let mut groups: Vec<Group> = Vec::new();
+        for weight in wanted {
+            let buffer_type = device.weight_buffer_type(&weight.layout, &weight.uses);
+            if same_buffer_type(&*buffer_type, &**host_buffer_type())
+                && let Some(mapped) = map(source, &weight)?
+            {
+                done += weight.layout.data_bytes();
+                weights.tensors.insert(weight.name, mapped);
+            } else {
+                add_to_group(&mut groups, buffer_type, weight)?;
+            }
+        }
+        for group in groups {
+            let fail = |name: &str, error| WeightError::Memory { name: name.to_owned(), error };
+            let first = group.members.first().map_or("", |(weight, _)| &weight.name).to_owned();
+            let mut buffer = Buffer::allocate(&group.buffer_type, group.size, Usage::Weights)
+                .map_err(|error| fail(&first, error))?;
+            for (weight, offset) in &group.members {
+                if !progress(done, total) {
+                    return Err(WeightError::Cancelled);
+                }
+                let bytes = read(source, &weight.name)?;
+                buffer
+                    .memory_mut()
+                    .write_tensor(*offset, &weight.layout, bytes.as_slice())
+                    .map_err(|error| fail(&weight.name, error))?;
+                drop(bytes);
+                source.release(&weight.name);
+                done += weight.layout.data_bytes();
+            }
+            let buffer = Arc::new(buffer);
+            for (weight, offset_bytes) in group.members {
+                let buffer = Arc::clone(&buffer);
+                let layout = weight.layout;
+                weights.tensors.insert(weight.name, Weight { buffer, offset_bytes, layout });
+            }
+        }
+        progress(total, total);
+        Ok(weights)
+    }
+
+    /// The weight of a name.
+    pub fn get(&self, name: &str) -> Option<&Weight> {
+        self.tensors.get(name)
+    }
+
+    /// Bytes of all buffers by kind of memory, each buffer once, in order of the kinds' names.
+    pub fn sizes(&self) -> Vec<(String, usize)> {
+        let mut seen = HashSet::new();
+        let mut sizes: HashMap<&str, usize> = HashMap::new();
+        for weight in self.tensors.values() {
+            if seen.insert(Arc::as_ptr(&weight.buffer)) {
+                *sizes.entry(weight.buffer.buffer_type().name()).or_default() +=
+                    weight.buffer.size();
+            }
+        }
+        let mut sizes: Vec<_> =
+            sizes.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+        sizes.sort();
+        sizes
+    }
+}
+
+/// The weights of all graphs, each once, with all its uses, in order of first appearance.
+fn collect(source: &dyn WeightSource, graphs: &[&Graph]) -> Result<Vec<Wanted>, WeightError> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    let mut index: HashMap<String, usize> = HashMap::new();
+    for graph in graphs {
+        for id in graph.live_leaves(Origin::Weight) {
+            let desc = graph.tensor(id);
+            let found = source
+                .layout(&desc.name)
+                .ok_or_else(|| WeightError::Missing { name: desc.name.clone() })?;
+            if found != desc.layout {
+                return Err(WeightError::Layout {
+                    name: desc.name.clone(),
+                    found,
+                    wanted: desc.layout,
+                });
+            }
+            let at = *index.entry(desc.name.clone()).or_insert_with(|| {
+                let (name, layout) = (desc.name.clone(), desc.layout);
+                wanted.push(Wanted { name, layout, uses: Vec::new() });
+                wanted.len() - 1
+            });
+            for reader in graph.ids().filter(|&reader| graph.is_live(reader)) {
+                let desc = graph.tensor(reader);
+                let Some(op) = desc.op() else { continue };
+                for (operand, &source) in desc.sources.iter().enumerate() {
+                    if source == Some(id) {
+                        wanted[at].uses.push(WeightUse { op: op.kind(), operand });
+                    }
+                }
+            }
+        }
+    }
+    Ok(wanted)
+}
+
+fn read(source: &dyn WeightSource, name: &str) -> Result<SharedBytes, WeightError> {
+    source.read(name).map_err(|reason| WeightError::Source { name: name.to_owned(), reason })
+}
+
+/// The weight in the source's own memory, if that is aligned for its elements.
+fn map(source: &dyn WeightSource, weight: &Wanted) -> Result<Option<Weight>, WeightError> {
+    let bytes = read(source, &weight.name)?;
+    if bytes.as_slice().len() != weight.layout.data_bytes() {
+        let error = MemoryError::ByteCount {
+            layout: weight.layout,
+            needed: weight.layout.data_bytes(),
+            given: bytes.as_slice().len(),
+        };
+        return Err(WeightError::Memory { name: weight.name.clone(), error });
+    }
+    if !(bytes.as_slice().as_ptr() as usize).is_multiple_of(weight.layout.dtype().alignment()) {
+        return Ok(None);
+    }
+    let memory = Box::new(HostMemory::from_shared(bytes));
+    let buffer = Buffer::from_memory(host_buffer_type(), memory, Usage::Weights);
+    Ok(Some(Weight { buffer: Arc::new(buffer), offset_bytes: 0, layout: weight.layout }))
+}
+
+fn add_to_group(
+    groups: &mut Vec<Group>,
+    buffer_type: Arc<dyn BufferType>,
+    weight: Wanted,
+) -> Result<(), WeightError> {
+    let bytes = buffer_type.tensor_bytes(&weight.layout);
+    let alignment = buffer_type.alignment();
+    let last =
+        groups.iter_mut().rev().find(|group| same_buffer_type(&*group.buffer_type, &*buffer_type));
+    if let Some(group) = last {
+        let offset = group.size.next_multiple_of(alignment);
+        if let Some(end) = offset.checked_add(bytes).filter(|&end| end <= buffer_type.max_size()) {
+            group.members.push((weight, offset));
+            group.size = end;
+            return Ok(());
+        }
+    }
+    if bytes > buffer_type.max_size() {
+        let error = MemoryError::TooLarge {
+            buffer_type: buffer_type.name().to_owned(),
+            bytes,
+            max: buffer_type.max_size(),
+        };
+        return Err(WeightError::Memory { name: weight.name, error });
+    }
+    groups.push(Group { buffer_type, members: vec![(weight, 0)], size: bytes });
+    Ok(())
+}
