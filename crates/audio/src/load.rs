@@ -76,8 +76,8 @@ pub fn load_mono(
     let target = options.sample_rate;
     let mut out = Vec::new();
     if let Some(duration) = reader.duration() {
-        // The header may lie, so no more than an hour is reserved on its word.
-        out.reserve((duration.as_secs_f64().min(3600.0) * f64::from(target)) as usize + 1);
+        // The header may lie, so no more than ten minutes are reserved on its word.
+        out.reserve((duration.as_secs_f64().min(600.0) * f64::from(target)) as usize + 1);
     }
     let mut mono = Vec::new();
     let mut resampler: Option<Resampler> = None;

@@ -47,6 +47,8 @@ pub(super) struct DemuxReader {
     spec: AudioSpec,
     duration: Option<Duration>,
     window: Option<EditWindow>,
+    /// Frames that the codec asks to drop, until the first block of a stream.
+    pre_skip: Option<u32>,
     /// Frames still to drop from the start.
     skip_frames: u64,
     /// Frames still to play; `None` means all.
@@ -109,7 +111,7 @@ impl DemuxReader {
             container,
             codec,
         })?;
-        let mut reader = Self {
+        Ok(Self {
             name,
             container,
             codec_name: opened.name,
@@ -120,14 +122,13 @@ impl DemuxReader {
             spec: opened.spec,
             duration: track_duration(&track, opened.pre_skip),
             window,
+            pre_skip: Some(opened.pre_skip),
             skip_frames: 0,
             play_frames: None,
             stats: DecodeStats::default(),
             first_fault: None,
             ended: false,
-        };
-        reader.start_window(opened.pre_skip);
-        Ok(reader)
+        })
     }
 
     pub(super) fn spec(&self) -> AudioSpec {
@@ -235,7 +236,7 @@ impl DemuxReader {
                 self.track_id = track.id;
                 self.codec_name = opened.name;
                 self.codec = opened.codec;
-                self.start_window(opened.pre_skip);
+                self.pre_skip = Some(opened.pre_skip);
             }
             Err(what) => {
                 self.ended = true;
@@ -275,21 +276,14 @@ impl DemuxReader {
         Ok(())
     }
 
-    /// Sets what to drop and to play of a stream that begins.
-    fn start_window(&mut self, pre_skip: u32) {
-        let rate = f64::from(self.spec.sample_rate);
-        match self.window {
-            Some(window) => {
-                self.skip_frames = (window.skip_seconds * rate).round() as u64;
-                self.play_frames =
-                    window.play_seconds.map(|seconds| (seconds * rate).round() as u64);
-            }
-            None => self.skip_frames = u64::from(pre_skip),
-        }
-    }
-
     /// Applies what is left of the window to a decoded block.
     fn trim(&mut self, out: &mut Vec<f32>) {
+        if let Some(pre_skip) = self.pre_skip.take() {
+            // The rate is known for sure only now.
+            let frames = |seconds: f64| (seconds * f64::from(self.spec.sample_rate)).round() as u64;
+            self.skip_frames = self.window.map_or(u64::from(pre_skip), |w| frames(w.skip_seconds));
+            self.play_frames = self.window.and_then(|w| w.play_seconds).map(frames);
+        }
         let channels = self.spec.channels;
         let frames = (out.len() / channels) as u64;
         let skipped = self.skip_frames.min(frames);

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests")]
 
 mod clips;
+mod containers;
 mod errors;
 mod hostile;
 mod mel;
