@@ -111,10 +111,12 @@ pub enum DeviceError {
     #[error("cancelled")]
     Cancelled,
     /// A kernel panicked; the device is usable, the values of the run are not.
-    #[error("{device}: a kernel panicked")]
+    #[error("{device}: a kernel panicked: {message}")]
     Panicked {
         /// Name of the device.
         device: String,
+        /// What it said.
+        message: String,
     },
     /// A program of another device, or of another kind.
     #[error("{device}: the program was compiled by another device")]

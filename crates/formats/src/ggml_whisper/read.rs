@@ -199,6 +199,9 @@ fn read_tokens(reader: &mut Reader<'_>, config: &WhisperConfig) -> Result<Vec<Ve
 }
 
 fn read_tensors(reader: &mut Reader<'_>, config: &WhisperConfig) -> Result<Vec<TensorInfo>> {
+    // A tensor takes at least three numbers, a dimension, a name of 15 bytes and an element.
+    let demanded = config.n_tensors() as u64;
+    reader.count(&"the number of tensors that the hyperparameters demand", demanded, 3 * 4 + 20)?;
     let wanted = tensor_specs(config)?;
     let known: HashSet<&str> = wanted.iter().map(|spec| spec.name.as_str()).collect();
     let mut tensors = Vec::new();

@@ -142,10 +142,10 @@ fn parse(stream: &mut dyn ReadSeek, len: u64) -> Result<Header> {
     let version = read_version(&mut reader)?;
     let n_tensors = reader.u64(&"the tensor count")?;
     let n_keys = reader.u64(&"the key count")?;
-    // A key takes a length, one byte, a type and one byte; a tensor a length, one byte, a
-    // dimension count, a type and an offset.
-    let n_keys = reader.count(&"the number of keys", n_keys, 8 + 1 + 4 + 1)?;
-    let n_tensors = reader.count(&"the number of tensors", n_tensors, 8 + 1 + 4 + 4 + 8)?;
+    // A key takes at least a length, a type and one byte; a tensor a length, a dimension count,
+    // a type and an offset.
+    let n_keys = reader.count(&"the number of keys", n_keys, 8 + 4 + 1)?;
+    let n_tensors = reader.count(&"the number of tensors", n_tensors, 8 + 4 + 4 + 8)?;
 
     let mut metadata = Metadata::default();
     for index in 0..n_keys {

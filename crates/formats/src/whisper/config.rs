@@ -72,6 +72,12 @@ impl WhisperConfig {
         Ok(())
     }
 
+    /// How many tensors a model with these numbers has.
+    pub fn n_tensors(&self) -> usize {
+        let blocks = self.n_audio_layer.saturating_mul(15);
+        blocks.saturating_add(self.n_text_layer.saturating_mul(24)).saturating_add(11)
+    }
+
     /// Whether the vocabulary is one of the multilingual models.
     pub fn is_multilingual(&self) -> bool {
         self.n_vocab >= 51865

@@ -36,6 +36,14 @@ impl WhisperCheckpoint {
             *field = keys.get_count(key)?;
         }
         config.check()?;
+        // A few may be missing and are then named; the list of all must not outgrow the file.
+        if config.n_tensors() > 2 * file.tensors().len() + 100 {
+            return Err(FormatError::Count {
+                what: "the number of tensors that the hyperparameters demand".into(),
+                count: config.n_tensors() as u64,
+                limit: file.tensors().len() as u64,
+            });
+        }
         let tensors = tensor_specs(&config)?
             .into_iter()
             .map(|spec| find_tensor(file, spec, ConvOrder::ChannelFastest))

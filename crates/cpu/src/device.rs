@@ -1,0 +1,242 @@
+//! The CPU as a device of the runtime.
+//!
+//! Results go to plain host memory; weights of matrix products and
+//! convolutions are kept packed. Each opened backend has a thread team of its
+//! own; sessions that should share one share the backend.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tensoryard_graph::ops::Op;
+use tensoryard_graph::{DType, Layout, OpKind};
+use tensoryard_runtime::{
+    AbortSignal, Backend, BackendOptions, Bindings, BufferType, Device, DeviceError, DeviceInfo,
+    DeviceKind, Driver, MatrixOp, MemoryInfo, OpCase, Program, Step, StepOp, Unsupported,
+    WeightUse, host_buffer_type,
+};
+
+use crate::isa::{Isa, feature_names};
+use crate::packed::{PackedMatrix, is_packed, packed_buffer_type};
+use crate::program::{CpuProgram, Runner};
+use crate::steps::activation_of;
+use crate::system;
+use crate::team::Team;
+
+/// More threads than this are taken for a mistake.
+const MAX_THREADS: usize = 1024;
+
+/// The driver of the machine's processor.
+#[derive(Debug, Clone, Default)]
+#[doc(alias = "ggml_backend_cpu_reg")]
+pub struct CpuDriver {
+    isa: Option<Isa>,
+}
+
+impl CpuDriver {
+    /// The driver, with the best instructions that the processor has.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The driver, with instructions of a lower level: for tests and comparisons.
+    pub fn with_isa(isa: Isa) -> Self {
+        Self { isa: Some(isa) }
+    }
+}
+
+impl Driver for CpuDriver {
+    fn name(&self) -> &str {
+        "CPU"
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        vec![Arc::new(CpuDevice::new(self.isa.unwrap_or_else(Isa::detect)))]
+    }
+}
+
+/// The machine's processor.
+pub struct CpuDevice {
+    info: DeviceInfo,
+    isa: Isa,
+    buffer_types: [Arc<dyn BufferType>; 2],
+}
+
+impl fmt::Debug for CpuDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CpuDevice({}, {})", self.info.description, self.isa)
+    }
+}
+
+impl CpuDevice {
+    /// The processor, computing with the instructions of `isa`.
+    pub fn new(isa: Isa) -> Self {
+        Self {
+            info: DeviceInfo {
+                name: "CPU".to_owned(),
+                description: system::processor_name(),
+                id: None,
+                kind: DeviceKind::Cpu,
+            },
+            isa,
+            buffer_types: [Arc::clone(host_buffer_type()), Arc::clone(packed_buffer_type())],
+        }
+    }
+}
+
+impl Device for CpuDevice {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn memory(&self) -> MemoryInfo {
+        system::memory()
+    }
+
+    fn features(&self) -> Vec<(String, String)> {
+        let mut features = vec![("kernels".to_owned(), self.isa.to_string())];
+        features.extend(feature_names().into_iter().map(|name| (name.to_owned(), "1".to_owned())));
+        features
+    }
+
+    fn buffer_types(&self) -> &[Arc<dyn BufferType>] {
+        &self.buffer_types
+    }
+
+    fn weight_buffer_type(&self, layout: &Layout, uses: &[WeightUse]) -> Arc<dyn BufferType> {
+        let reads_panels = |weight_use: &WeightUse| {
+            let rank = layout.shape().rank();
+            match (weight_use.op, weight_use.operand) {
+                (OpKind::MulMat | OpKind::GetRows, 0) => rank <= 2,
+                (OpKind::Conv1d, 0) => rank == 3,
+                _ => false,
+            }
+        };
+        let multiplies = |weight_use: &WeightUse| {
+            matches!(weight_use.op, OpKind::MulMat | OpKind::Conv1d) && weight_use.operand == 0
+        };
+        let pack = PackedMatrix::of(layout).is_some()
+            && uses.iter().all(reads_panels)
+            && uses.iter().any(multiplies);
+        let [host, packed] = &self.buffer_types;
+        Arc::clone(if pack { packed } else { host })
+    }
+
+    fn supports_op(&self, case: &OpCase<'_>) -> Result<(), Unsupported> {
+        supports(case).map_err(|reason| Unsupported(reason.into()))
+    }
+
+    fn supports_buffer_type(&self, buffer_type: &dyn BufferType) -> bool {
+        buffer_type.is_host() || is_packed(buffer_type)
+    }
+
+    fn open(&self, options: &BackendOptions) -> Result<Box<dyn Backend>, DeviceError> {
+        let name = self.info.name.clone();
+        if options.threads > MAX_THREADS {
+            return Err(DeviceError::Option {
+                device: name,
+                option: "threads",
+                value: options.threads.to_string(),
+                wanted: format!("at most {MAX_THREADS}, 0 for automatic"),
+            });
+        }
+        let available = std::thread::available_parallelism().map_or(1, usize::from);
+        // More threads than processors would wait for each other at every barrier.
+        let threads = match options.threads {
+            0 => available,
+            asked => asked.min(available),
+        };
+        let team = Team::new(threads).map_err(|error| DeviceError::Thread {
+            device: name.clone(),
+            reason: error.to_string(),
+        })?;
+        Ok(Box::new(CpuBackend { device: name, isa: self.isa, team, runner: Runner::default() }))
+    }
+}
+
+/// Whether each operand lies where the step can read it, and is aligned for its elements.
+fn supports(case: &OpCase<'_>) -> Result<(), &'static str> {
+    let float = |layout: &Layout| matches!(layout.dtype(), DType::F32 | DType::F16);
+    for (index, layout) in case.sources.iter().enumerate() {
+        let Some(layout) = layout else { continue };
+        if !float(layout) && layout.dtype() != DType::I32 {
+            return Err("an operand type without kernels");
+        }
+        let element = layout.dtype().block_bytes();
+        if layout.strides().iter().any(|stride| !stride.is_multiple_of(element)) {
+            return Err("strides that are no whole number of elements");
+        }
+        if case.buffer_type(index).is_some_and(is_packed) {
+            if !takes_panels(case.op, index) {
+                return Err("packed weights are read by matrix products and row look-up only");
+            }
+            if PackedMatrix::of(layout).is_none() {
+                return Err("a view of packed weights");
+            }
+        }
+    }
+    match case.op {
+        StepOp::NormAffine { .. } => Ok(()),
+        StepOp::Matrix { activation, .. } => match activation {
+            Some(kind) if activation_of(*kind).is_none() => {
+                Err("an activation that the matrix kernels do not apply")
+            }
+            Some(_) | None => Ok(()),
+        },
+        StepOp::Op(op) => match op {
+            Op::View
+            | Op::Attention(_)
+            | Op::Binary(_)
+            | Op::Conv1d(_)
+            | Op::Copy(_)
+            | Op::CopyInto(_)
+            | Op::GetRows(_)
+            | Op::LayerNorm(_)
+            | Op::MulMat(_)
+            | Op::RmsNorm(_)
+            | Op::Scale(_)
+            | Op::SetRows(_)
+            | Op::SoftMax(_)
+            | Op::Unary(_) => Ok(()),
+        },
+    }
+}
+
+fn takes_panels(op: &StepOp, operand: usize) -> bool {
+    let takes = match op {
+        StepOp::Op(op) => matches!(op, Op::MulMat(_) | Op::Conv1d(_) | Op::GetRows(_)),
+        StepOp::Matrix { base: MatrixOp::MulMat(_) | MatrixOp::Conv1d(_), .. } => true,
+        StepOp::NormAffine { .. } => false,
+    };
+    takes && operand == 0
+}
+
+/// An opened CPU: a thread team and the memory that it works in.
+struct CpuBackend {
+    device: String,
+    isa: Isa,
+    team: Team,
+    runner: Runner,
+}
+
+impl Backend for CpuBackend {
+    fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
+        Ok(Arc::new(CpuProgram::compile(&self.device, steps, self.team.size())?))
+    }
+
+    fn submit(
+        &mut self,
+        program: &dyn Program,
+        bindings: &Bindings<'_>,
+        abort: &AbortSignal,
+    ) -> Result<(), DeviceError> {
+        let foreign = || DeviceError::ForeignProgram { device: self.device.clone() };
+        let program = program.as_any().downcast_ref::<CpuProgram>().ok_or_else(foreign)?;
+        let (team, isa) = (&mut self.team, self.isa);
+        self.runner.run(&self.device, team, isa, program, bindings, abort)
+    }
+
+    fn synchronize(&mut self) -> Result<(), DeviceError> {
+        // `submit` returns when the work is done.
+        Ok(())
+    }
+}
