@@ -4,6 +4,9 @@
 //! the file, convolutions are f16 (f32 in an f32 file) and kernel-fastest, all
 //! else is f32. Convolution biases are written as `[1, n]`. Text tokens come
 //! first; the reader names the special tokens behind them itself.
+//!
+//! An f32 file is right by the format and loads, but whisper.cpp 1.8.5 cannot
+//! compute f32 convolutions and aborts; write f16 for it.
 
 use std::path::Path;
 
