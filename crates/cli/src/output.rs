@@ -1,0 +1,69 @@
+//! Writing to standard output and reporting errors.
+//!
+//! A reader that closes the pipe early, as `head` does, ends the program
+//! quietly: it has what it wanted.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::builder::styling::{AnsiColor, Style};
+use tensoryard::hub::HubError;
+
+use crate::interrupt;
+
+/// For what a reader's eye should find first.
+pub const BOLD: Style = Style::new().bold();
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+
+/// Whoever read standard output has gone.
+#[derive(Debug)]
+struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("standard output was closed")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Writes text to standard output. Colours are left out where they are not wanted.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    let mut stdout = anstream::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        Err(error) => Err(anyhow::Error::new(error).context("cannot write to standard output")),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Tells of an error with its causes; the exit code that goes with it.
+pub fn report(error: &anyhow::Error) -> ExitCode {
+    if error.is::<ReaderGone>() {
+        return ExitCode::SUCCESS;
+    }
+    if error.chain().any(is_interrupt) {
+        return ExitCode::from(interrupt::EXIT_CODE);
+    }
+    let mut text = format!("{ERROR}error:{ERROR:#} {error}\n");
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        // Some errors repeat their cause in their own words.
+        if !text.contains(&cause) {
+            text.push_str(&format!("  because: {cause}\n"));
+        }
+    }
+    // With standard error gone there is nobody left to tell.
+    let _ = anstream::stderr().write_all(text.as_bytes());
+    ExitCode::FAILURE
+}
+
+fn is_interrupt(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(HubError::Cancelled))
+}
+
+/// Tells of wrong usage, or prints the help or version that was asked for.
+pub fn report_usage(error: &clap::Error) -> ExitCode {
+    // As above; a closed standard output ends the help quietly too.
+    let _ = error.print();
+    u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)
+}
