@@ -3,8 +3,23 @@
 mod convert;
 #[cfg(feature = "download")]
 pub mod hub;
+pub mod speech;
 
 pub use convert::{
     CONVERSION_REVISION, ConvertOptions, ConvertProgress, FormatError, ModelFormat, WeightType,
     convert,
 };
+pub use speech::{SpeechError, SpeechModel, TranscribeOptions, Transcriber, Transcript};
+
+/// Audio: decoding, resampling, spectrograms.
+pub use tensoryard_audio as audio;
+/// The CPU device.
+pub use tensoryard_cpu as cpu;
+/// Model files.
+pub use tensoryard_formats as formats;
+/// Graphs and ops.
+pub use tensoryard_graph as graph;
+/// Models, tokenizers, decoding, scoring.
+pub use tensoryard_models as models;
+/// Devices, buffers, planning, execution.
+pub use tensoryard_runtime as runtime;

@@ -1,0 +1,213 @@
+//! Speech to text: models, transcribers and their options.
+//!
+//! A [`SpeechModel`] is loaded once and shared; each [`Transcriber`] is one
+//! stream through it, with caches of its own and nothing kept between calls.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tensoryard_audio::{AudioError, AudioSource, MelSpectrogram, load_mono_16k};
+use tensoryard_cpu::CpuDriver;
+use tensoryard_models::whisper::decode::SpeechModel as _;
+use tensoryard_models::whisper::transcribe::MelSource;
+use tensoryard_models::whisper::{LoadOptions, WhisperModel, WhisperSession, transcribe};
+use tensoryard_runtime::{AbortSignal, Registry, RegistryError, Selected};
+
+pub use tensoryard_models::whisper::language::Language;
+pub use tensoryard_models::whisper::special::Task;
+pub use tensoryard_models::whisper::transcribe::{Observer, TranscribeOptions};
+pub use tensoryard_models::whisper::transcript::{Segment, Transcript, Warning};
+
+/// What can go wrong between a file and its transcript.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpeechError {
+    /// The audio cannot be read.
+    #[error(transparent)]
+    Audio(#[from] AudioError),
+    /// The model cannot be loaded or run, or the work was stopped.
+    #[error(transparent)]
+    Model(#[from] tensoryard_models::Error),
+    /// A device that does not exist.
+    #[error(transparent)]
+    Device(#[from] RegistryError),
+}
+
+impl SpeechError {
+    /// Whether the work ended because somebody asked for it.
+    pub fn is_stopped(&self) -> bool {
+        use tensoryard_models::Error;
+        matches!(self, SpeechError::Model(Error::Stopped | Error::Cancelled { .. }))
+    }
+}
+
+/// How a model is loaded and where it runs.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ModelOptions {
+    /// Devices in order of priority, such as `cpu` or `cpu:threads=4`.
+    pub devices: Vec<String>,
+    /// Threads of the CPU where its device says nothing else; 0 uses all processors.
+    pub threads: usize,
+    /// How weights are loaded.
+    pub load: LoadOptions,
+}
+
+impl Default for ModelOptions {
+    fn default() -> Self {
+        Self { devices: vec!["cpu".to_owned()], threads: 0, load: LoadOptions::default() }
+    }
+}
+
+/// The devices of this machine that the library knows.
+///
+/// # Errors
+/// None today; drivers that can be added to it may be refused.
+pub fn default_registry() -> Result<Registry, RegistryError> {
+    let mut registry = Registry::new();
+    registry.register(Arc::new(CpuDriver::new()))?;
+    Ok(registry)
+}
+
+/// A speech model in memory, shared by any number of transcribers.
+#[derive(Debug, Clone)]
+pub struct SpeechModel(Arc<WhisperModel>);
+
+impl SpeechModel {
+    /// Loads a Whisper model from a GGUF file, a ggml Whisper `.bin` file or a CTranslate2 folder.
+    ///
+    /// # Errors
+    /// A file that is no Whisper model, or is damaged; memory that cannot be had.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, SpeechError> {
+        Self::load_with(path, &ModelOptions::default(), |_, _| true)
+    }
+
+    /// As [`SpeechModel::load`], with options. `progress` is told bytes loaded and bytes in all,
+    /// and stops the loading by returning `false`.
+    ///
+    /// # Errors
+    /// As [`SpeechModel::load`]; a device that does not exist.
+    pub fn load_with(
+        path: impl AsRef<Path>,
+        options: &ModelOptions,
+        progress: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Self, SpeechError> {
+        let registry = default_registry()?;
+        let devices = options
+            .devices
+            .iter()
+            .map(|spec| {
+                let mut selected = registry.select(spec)?;
+                if selected.options.threads == 0 {
+                    selected.options.threads = options.threads;
+                }
+                Ok(selected)
+            })
+            .collect::<Result<Vec<Selected>, RegistryError>>()?;
+        let model = WhisperModel::load(path, &devices, &options.load, progress)?;
+        Ok(Self(Arc::new(model)))
+    }
+
+    /// The model behind it, for sizes, tokenizer and graphs.
+    pub fn whisper(&self) -> &Arc<WhisperModel> {
+        &self.0
+    }
+
+    /// Opens a stream through the model.
+    ///
+    /// # Errors
+    /// A device that cannot be opened; memory that cannot be had.
+    pub fn transcriber(&self) -> Result<Transcriber, SpeechError> {
+        Ok(Transcriber { session: self.0.session()?, options: TranscribeOptions::default() })
+    }
+}
+
+/// One stream through a model.
+#[derive(Debug)]
+pub struct Transcriber {
+    session: WhisperSession,
+    options: TranscribeOptions,
+}
+
+/// Frames of a recording, as the decoding loop asks for them.
+struct Frames(MelSpectrogram);
+
+impl MelSource for Frames {
+    fn n_frames(&self) -> usize {
+        self.0.n_frames()
+    }
+
+    fn window(&self, first: usize, n: usize) -> Vec<f32> {
+        self.0.window(first, n)
+    }
+}
+
+impl Transcriber {
+    /// Uses other options from now on.
+    #[must_use]
+    pub fn with_options(mut self, options: TranscribeOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The options.
+    pub fn options_mut(&mut self) -> &mut TranscribeOptions {
+        &mut self.options
+    }
+
+    /// The signal that stops the work from another thread, inside a computation.
+    pub fn abort_signal(&self) -> AbortSignal {
+        self.session.abort_signal()
+    }
+
+    /// The session behind it, for plans and memory figures.
+    pub fn session(&mut self) -> &mut WhisperSession {
+        &mut self.session
+    }
+
+    /// Transcribes an audio file: WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A, WebM or AIFF.
+    ///
+    /// # Errors
+    /// Audio that cannot be read; what the model reports.
+    pub fn transcribe_file(&mut self, path: impl AsRef<Path>) -> Result<Transcript, SpeechError> {
+        self.transcribe_source(path.as_ref())
+    }
+
+    /// Transcribes audio from a path, from memory or from a stream.
+    ///
+    /// # Errors
+    /// As [`Transcriber::transcribe_file`].
+    pub fn transcribe_source(
+        &mut self,
+        source: impl Into<AudioSource>,
+    ) -> Result<Transcript, SpeechError> {
+        let samples = load_mono_16k(source)?;
+        self.transcribe(&samples)
+    }
+
+    /// Transcribes samples: one channel, 16 kHz, values from −1 to 1.
+    ///
+    /// # Errors
+    /// What the model reports.
+    pub fn transcribe(&mut self, samples: &[f32]) -> Result<Transcript, SpeechError> {
+        self.transcribe_observed(samples, &mut ())
+    }
+
+    /// As [`Transcriber::transcribe`]; `observer` is told segments and progress as they come.
+    ///
+    /// # Errors
+    /// As [`Transcriber::transcribe`].
+    pub fn transcribe_observed(
+        &mut self,
+        samples: &[f32],
+        observer: &mut dyn Observer,
+    ) -> Result<Transcript, SpeechError> {
+        let model = Arc::clone(self.session.model());
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let mel = Frames(model.log_mel().recording(samples, threads.min(2)));
+        debug_assert_eq!(model.log_mel().n_mels(), self.session.dims().n_mels);
+        let tokenizer = model.tokenizer();
+        let session = &mut self.session;
+        Ok(transcribe::transcribe(session, &mel, tokenizer, &self.options, observer)?)
+    }
+}
