@@ -1,7 +1,7 @@
 //! Models by name for all commands: fetched when absent, with a progress bar.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tensoryard::ConvertOptions;
 use tensoryard::hub::{Fetch, Hub, HubError};
@@ -13,7 +13,13 @@ use crate::progress::FetchBar;
 pub const DEFAULT_MODEL: &str = "tiny.en";
 
 /// The path of a model of the catalogue, fetched and converted when absent.
-pub fn ensure(name: &str, hub: &Hub, app: &App) -> anyhow::Result<PathBuf> {
+/// Its published files are kept in a folder when one is given.
+pub fn ensure(
+    name: &str,
+    keep_published: Option<&Path>,
+    hub: &Hub,
+    app: &App,
+) -> anyhow::Result<PathBuf> {
     let mut progress = FetchBar::new(name, app);
     let mut fetch = Fetch {
         convert: &|from, to| {
@@ -23,6 +29,7 @@ pub fn ensure(name: &str, hub: &Hub, app: &App) -> anyhow::Result<PathBuf> {
         revision: tensoryard::CONVERSION_REVISION,
         progress: &mut progress,
         cancel: app.interrupt.flag(),
+        keep_published,
     };
     Ok(hub.ensure(name, &mut fetch)?)
 }

@@ -1,5 +1,7 @@
 //! `tensoryard pull`: models by name, fetched once.
 
+use std::path::PathBuf;
+
 use crate::app::App;
 use crate::fetch::{self, DEFAULT_MODEL};
 use crate::output;
@@ -15,6 +17,10 @@ pub struct Args {
     /// Names of the models
     #[arg(value_name = "NAME", default_values_t = [DEFAULT_MODEL.to_owned()])]
     names: Vec<String>,
+
+    /// Keep the published files too, in DIR/NAME
+    #[arg(long, value_name = "DIR")]
+    keep_published: Option<PathBuf>,
 }
 
 pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
@@ -25,7 +31,8 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
     }
     for name in &args.names {
         fetch::discard_if_damaged(name, &hub, app)?;
-        let path = fetch::ensure(name, &hub, app)?;
+        let folder = args.keep_published.as_ref().map(|dir| dir.join(name));
+        let path = fetch::ensure(name, folder.as_deref(), &hub, app)?;
         output::print(&format!("{}\n", path.display()))?;
     }
     Ok(())

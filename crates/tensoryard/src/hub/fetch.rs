@@ -34,6 +34,9 @@ pub struct Fetch<'a> {
     pub progress: &'a mut dyn FetchProgress,
     /// Raised to stop the fetch; it then ends within a fraction of a second.
     pub cancel: &'a AtomicBool,
+    /// A folder in which to keep the published files as well. A model that is
+    /// cached without them is fetched again.
+    pub keep_published: Option<&'a Path>,
 }
 
 /// What the cache holds of one model.
@@ -171,11 +174,11 @@ impl Hub {
     /// [`HubError::Io`]; [`HubError::Cancelled`].
     pub fn ensure(&self, name: &str, fetch: &mut Fetch<'_>) -> Result<PathBuf, HubError> {
         let model = self.catalogue.find(name)?;
-        if let Some(path) = self.current(model, fetch.revision) {
+        if let Some(path) = self.complete(model, fetch) {
             return Ok(path);
         }
         let _lock = self.cache.lock(&model.name, fetch.progress, fetch.cancel)?;
-        if let Some(path) = self.current(model, fetch.revision) {
+        if let Some(path) = self.complete(model, fetch) {
             return Ok(path);
         }
         let work = WorkDir::make(self.cache.partial_dir(&model.name))?;
@@ -184,15 +187,29 @@ impl Hub {
             cache::make_dir(models_dir)?;
         }
         let source = self.fetch_files(model, &work, fetch)?;
-        self.convert(model, &source, &work, fetch)?;
+        if self.current(model, fetch.revision).is_none() {
+            self.convert(model, &source, &work, fetch)?;
+        }
+        if let Some(folder) = fetch.keep_published {
+            keep_files(model, &work, folder)?;
+        }
         cache::remove_dir(&work.root)?;
         Ok(path)
     }
 
+    /// The path of the converted model when it was converted in the same way.
     fn current(&self, model: &CatalogueModel, revision: u32) -> Option<PathBuf> {
         let status = self.status_of(model);
         let same = status.manifest.is_none_or(|manifest| manifest.revision == revision);
         status.path.filter(|_| same)
+    }
+
+    /// The path of the converted model when all that is wanted is there.
+    fn complete(&self, model: &CatalogueModel, fetch: &Fetch<'_>) -> Option<PathBuf> {
+        let kept = fetch.keep_published.is_none_or(|folder| {
+            model.files.iter().all(|file| has_size(&folder.join(&file.name), file.size_bytes))
+        });
+        self.current(model, fetch.revision).filter(|_| kept)
     }
 
     /// Tries the sources in order; the label of the one that delivered.
@@ -371,13 +388,33 @@ impl WorkDir {
 
     /// Whether the file is there and verified: only verified files are named so.
     fn has(&self, file: &ModelFile) -> bool {
-        fs::metadata(self.files.join(&file.name)).is_ok_and(|m| m.len() == file.size_bytes)
+        has_size(&self.files.join(&file.name), file.size_bytes)
     }
 
     fn accept(&self, file: &ModelFile, fetch: &mut Fetch<'_>) -> Result<(), SourceError> {
         fetch.progress.event(FetchEvent::Verifying { file: &file.name });
         accept(file, &self.part(file), &self.files.join(&file.name), fetch.cancel)
     }
+}
+
+fn has_size(path: &Path, size_bytes: u64) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.len() == size_bytes)
+}
+
+/// Moves the published files to a folder, which may be on another file system.
+fn keep_files(model: &CatalogueModel, work: &WorkDir, folder: &Path) -> Result<(), HubError> {
+    cache::make_dir(folder)?;
+    for file in &model.files {
+        let from = work.files.join(&file.name);
+        let to = folder.join(&file.name);
+        if fs::rename(&from, &to).is_err() {
+            let part = folder.join(format!("{}.part", file.name));
+            fs::copy(&from, &part)
+                .and_then(|_| fs::rename(&part, &to))
+                .map_err(|source| HubError::io("write", &to, source))?;
+        }
+    }
+    Ok(())
 }
 
 /// What a person can do when no source works from this machine.

@@ -58,11 +58,41 @@ fn another_revision_of_the_conversion_fetches_again() {
     ensure(&hub, &mut NoProgress).unwrap();
     let cancel = AtomicBool::new(false);
     let mut progress = NoProgress;
-    let mut fetch =
-        Fetch { convert: &concatenate, revision: 2, progress: &mut progress, cancel: &cancel };
+    let mut fetch = Fetch {
+        convert: &concatenate,
+        revision: 2,
+        progress: &mut progress,
+        cancel: &cancel,
+        keep_published: None,
+    };
     hub.ensure("toy", &mut fetch).unwrap();
     assert_eq!(server.log().len(), 4);
     assert_eq!(hub.status("toy").unwrap().manifest.unwrap().revision, 2);
+}
+
+#[test]
+fn the_published_files_are_kept_on_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let (hub, server) = served_hub(dir.path());
+    ensure(&hub, &mut NoProgress).unwrap();
+    let folder = dir.path().join("published");
+    let cancel = AtomicBool::new(false);
+    for _ in 0..2 {
+        let mut progress = Recorder::default();
+        let mut fetch = Fetch {
+            convert: &concatenate,
+            revision: 1,
+            progress: &mut progress,
+            cancel: &cancel,
+            keep_published: Some(&folder),
+        };
+        hub.ensure("toy", &mut fetch).unwrap();
+        assert!(!progress.lines.contains(&"Converting".to_owned()));
+    }
+    for (name, bytes) in published() {
+        assert_eq!(fs::read(folder.join(name)).unwrap(), bytes);
+    }
+    assert_eq!(server.log().len(), 4);
 }
 
 #[test]
@@ -79,6 +109,7 @@ fn a_failed_conversion_keeps_what_was_fetched() {
         revision: 1,
         progress: &mut progress,
         cancel: &cancel,
+        keep_published: None,
     };
     let error = hub.ensure("toy", &mut fetch).unwrap_err();
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "no such tensor");
@@ -106,6 +137,7 @@ fn two_at_once_fetch_one_time() {
                     revision: 1,
                     progress: &mut progress,
                     cancel: &cancel,
+                    keep_published: None,
                 };
                 hub.ensure("toy", &mut fetch).unwrap();
             });
@@ -127,8 +159,13 @@ fn waiting_for_the_lock_is_told_and_can_be_cancelled() {
         raise_on: Some(("Waiting", std::sync::Arc::clone(&cancel))),
         ..Recorder::default()
     };
-    let mut fetch =
-        Fetch { convert: &concatenate, revision: 1, progress: &mut events, cancel: &cancel };
+    let mut fetch = Fetch {
+        convert: &concatenate,
+        revision: 1,
+        progress: &mut events,
+        cancel: &cancel,
+        keep_published: None,
+    };
     assert!(matches!(hub.ensure("toy", &mut fetch), Err(HubError::Cancelled)));
     assert_eq!(events.lines, ["Waiting"]);
 }

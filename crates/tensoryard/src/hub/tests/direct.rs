@@ -182,8 +182,13 @@ fn cancelling_stops_and_keeps_the_part() {
         raise_on: Some(("Bytes { done: 1002,", Arc::clone(&cancel))),
         ..Recorder::default()
     };
-    let mut fetch =
-        Fetch { convert: &concatenate, revision: 1, progress: &mut events, cancel: &cancel };
+    let mut fetch = Fetch {
+        convert: &concatenate,
+        revision: 1,
+        progress: &mut events,
+        cancel: &cancel,
+        keep_published: None,
+    };
     assert!(matches!(hub.ensure("toy", &mut fetch), Err(HubError::Cancelled)));
     let part = dir.path().join("partial/toy/parts/model.bin");
     assert_eq!(fs::metadata(part).unwrap().len(), 1000);

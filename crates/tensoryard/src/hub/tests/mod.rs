@@ -82,5 +82,14 @@ impl FetchProgress for Recorder {
 
 fn ensure(hub: &Hub, progress: &mut dyn FetchProgress) -> Result<std::path::PathBuf, HubError> {
     let cancel = AtomicBool::new(false);
-    hub.ensure("toy", &mut Fetch { convert: &concatenate, revision: 1, progress, cancel: &cancel })
+    hub.ensure(
+        "toy",
+        &mut Fetch {
+            convert: &concatenate,
+            revision: 1,
+            progress,
+            cancel: &cancel,
+            keep_published: None,
+        },
+    )
 }

@@ -166,8 +166,13 @@ fn pip_is_killed_when_cancelled() {
     let cancel = Arc::new(AtomicBool::new(false));
     let mut events =
         Recorder { raise_on: Some(("done: 5,", Arc::clone(&cancel))), ..Recorder::default() };
-    let mut fetch =
-        Fetch { convert: &concatenate, revision: 1, progress: &mut events, cancel: &cancel };
+    let mut fetch = Fetch {
+        convert: &concatenate,
+        revision: 1,
+        progress: &mut events,
+        cancel: &cancel,
+        keep_published: None,
+    };
     assert!(matches!(hub.ensure("toy", &mut fetch), Err(HubError::Cancelled)));
     assert!(!cache.join("partial/toy/pip").exists());
 }
