@@ -9,9 +9,10 @@
 use std::time::Instant;
 
 use half::f16;
+use tensoryard_cpu::kernels::attention::{AnyHeads, Attention, Heads};
 use tensoryard_cpu::kernels::mat_mul::{Epilogue, MatMulSplit, mat_mul, mat_mul_scratch_len};
 use tensoryard_cpu::kernels::rows::Rows;
-use tensoryard_cpu::pack::{PANEL_ROWS, PanelType, Panels};
+use tensoryard_cpu::pack::{PANEL_ALIGNMENT, PANEL_ROWS, PanelType, Panels};
 use tensoryard_cpu::span::{DstRows, SharedSlice};
 use tensoryard_cpu::{Isa, Level, Member, Stopped, Team};
 
@@ -44,6 +45,18 @@ fn main() {
                         let bytes = panel_type.packed_bytes(m, k).unwrap() as f64;
                         report(&name, bytes, "GB/s", product(isa, &mut team, panel_type, m, n, k));
                     }
+                }
+            }
+        }
+    }
+    for isa in Isa::available().into_iter().filter(|isa| isa.level() != Level::Scalar) {
+        for threads in [1, 2] {
+            let mut team = Team::new(threads).unwrap();
+            for n_q in [1500, 1] {
+                let name = format!("attention 6x{n_q}x1500x64 F16 {isa} {threads}t");
+                if selected(&name) {
+                    let flops = 4.0 * (6 * n_q * 1500 * 64) as f64;
+                    report(&name, flops, "GFLOP/s", attention(isa, &mut team, n_q));
                 }
             }
         }
@@ -87,6 +100,11 @@ fn product(isa: Isa, team: &mut Team, panel_type: PanelType, m: usize, n: usize,
         PanelType::F32 => bytemuck::cast_slice(&values),
         PanelType::F16 => bytemuck::cast_slice(&halves),
     };
+    // Packed weights begin at a cache line.
+    let mut memory = vec![0; bytes.len() + PANEL_ALIGNMENT];
+    let skip = memory.as_ptr().align_offset(PANEL_ALIGNMENT);
+    memory[skip..skip + bytes.len()].copy_from_slice(bytes);
+    let bytes = &memory[skip..skip + bytes.len()];
     let panels = Panels::from_bytes(panel_type, bytes, m, k).unwrap();
     let input: Vec<f32> = (0..n * k).map(|i| (i % 127) as f32 / 127.0).collect();
     let rows = Rows::new(&input, k, n, k).unwrap();
@@ -109,6 +127,38 @@ fn product(isa: Isa, team: &mut Team, panel_type: PanelType, m: usize, n: usize,
                 // SAFETY: chunks are disjoint rectangles of the result.
                 let mut dst = unsafe { DstRows::from_raw(first, m, part.len(), columns) };
                 mat_mul(isa, &panels, panel_range, &rows.slice(part), &epilogue, &mut dst, scratch);
+            }
+            Ok(())
+        });
+    })
+}
+
+/// Six heads of 64 dimensions over 1500 half-float keys.
+fn attention(isa: Isa, team: &mut Team, n_q: usize) -> f64 {
+    let (heads, n_kv, dim) = (6, 1500, 64);
+    let row = heads * dim;
+    let q: Vec<f32> = (0..n_q * row).map(|i| (i % 127) as f32 / 127.0).collect();
+    let kv: Vec<f16> = (0..n_kv * row).map(|i| f16::from_f32((i % 97) as f32 / 97.0)).collect();
+    let kv = AnyHeads::F16(Heads::new(&kv, n_kv * dim, dim, heads, n_kv, dim).unwrap());
+    let q = Heads::new(&q, dim, row, heads, n_q, dim).unwrap();
+    let attention = Attention::new(q, kv, kv, None, 0.125).unwrap();
+    let mut out = vec![0.0; n_q * row];
+    let out = SharedSlice::new(&mut out);
+    let scratch_len = attention.scratch_len(n_q);
+    let mut scratch = vec![0.0; scratch_len * team.size()];
+    let scratch = SharedSlice::new(&mut scratch);
+    let split = attention.split(team.size());
+    best(|| {
+        run(team, |member| {
+            let own = member.index() * scratch_len..(member.index() + 1) * scratch_len;
+            // SAFETY: each member has its own part.
+            let scratch = unsafe { scratch.slice_mut(own) };
+            for chunk in (member.index()..split.chunks()).step_by(member.size()) {
+                let (head, queries) = split.chunk(chunk);
+                let first = out.as_mut_ptr().wrapping_add(queries.start * row + head * dim);
+                // SAFETY: chunks are disjoint rectangles of the result.
+                let mut dst = unsafe { DstRows::from_raw(first, row, queries.len(), 0..dim) };
+                attention.run(isa, head, queries, &mut dst, scratch);
             }
             Ok(())
         });

@@ -13,7 +13,7 @@ use crate::kernels::rows::{AnyRows, Rows};
 use crate::simd::Simd;
 
 /// More queries than this are worth packing K and V.
-pub(super) const MAX_QUERIES: usize = 3;
+pub(super) const MAX_QUERIES: usize = 6;
 
 /// Rows of K whose products with a query are summed side by side.
 const SIDE_BY_SIDE: usize = 4;

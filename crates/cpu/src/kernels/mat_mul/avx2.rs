@@ -16,7 +16,7 @@ impl MatMulTiles for Avx2 {
             // SAFETY: both halves lie inside the panel and the result.
             let (panel, out) = unsafe { (run.panel.add(half * HALF), run.out.add(half * HALF)) };
             let run = TileRun { panel, out, ..run };
-            tile_of!(self, run, n, 2: 1 * 4, 2 * 2, 3 * 2, 4 * 1, 5 * 1, 6 * 1);
+            tile_of!(self, run, n, 2: 1 * 2, 2 * 2, 3 * 2, 4 * 1, 5 * 1, 6 * 1);
         }
     }
 

@@ -10,7 +10,7 @@ impl MatMulTiles for Avx512 {
 
     #[inline(always)]
     unsafe fn tile<E: PanelElement>(self, run: TileRun<E>, n: usize) {
-        tile_of!(self, run, n, 2: 1 * 4, 2 * 4, 3 * 2, 4 * 2, 5 * 2, 6 * 1, 7 * 1, 8 * 1, 9 * 1,
+        tile_of!(self, run, n, 2: 1 * 2, 2 * 4, 3 * 2, 4 * 2, 5 * 2, 6 * 1, 7 * 1, 8 * 1, 9 * 1,
             10 * 1, 11 * 1, 12 * 1);
     }
 

@@ -91,33 +91,63 @@ impl Epilogue<'_> {
         m: Range<usize>,
         dst: &mut DstRows<'_>,
     ) {
+        match self.activation {
+            None => self.finish_rows(s, Identity, tile, rows, m, dst),
+            Some(Activation::GeluErf) => self.finish_rows(s, GeluErf, tile, rows, m, dst),
+            Some(Activation::GeluTanh) => self.finish_rows(s, GeluTanh, tile, rows, m, dst),
+            Some(Activation::Silu) => self.finish_rows(s, Silu, tile, rows, m, dst),
+            Some(Activation::Relu) => self.finish_rows(s, Relu, tile, rows, m, dst),
+        }
+    }
+
+    #[inline(always)]
+    fn finish_rows<S: Simd, M: Map>(
+        &self,
+        s: S,
+        activation: M,
+        tile: &[f32],
+        rows: Range<usize>,
+        m: Range<usize>,
+        dst: &mut DstRows<'_>,
+    ) {
+        let scale = s.splat(self.scale);
+        let bias = self.bias.map(|bias| &bias[m.clone()]);
         for (n, products) in rows.zip(tile.chunks_exact(PANEL_ROWS)) {
             let out = dst.row_mut(n, m.clone());
-            let bias = self.bias.map(|bias| &bias[m.clone()]);
             let residual = match self.residual {
                 Residual::Rows(rows) => Some(&rows.row(n)[m.clone()]),
                 Residual::None | Residual::InPlace => None,
             };
-            for first in (0..out.len()).step_by(S::LANES) {
+            let mut first = 0;
+            while first < out.len() {
                 let count = S::LANES.min(out.len() - first);
-                let mut value = s.mul(s.load(&products[first..]), s.splat(self.scale));
+                let mut value = s.mul(s.load(&products[first..]), scale);
                 if let Some(bias) = bias {
                     value = s.add(value, load(s, bias, first, count));
                 }
-                value = match self.activation {
-                    None => value,
-                    Some(Activation::GeluErf) => GeluErf.simd(s, value),
-                    Some(Activation::GeluTanh) => GeluTanh.simd(s, value),
-                    Some(Activation::Silu) => Silu.simd(s, value),
-                    Some(Activation::Relu) => Relu.simd(s, value),
-                };
+                value = activation.simd(s, value);
                 if let Some(residual) = residual {
                     value = s.add(value, load(s, residual, first, count));
                 } else if matches!(self.residual, Residual::InPlace) {
                     value = s.add(value, load(s, out, first, count));
                 }
                 store(s, value, out, first, count);
+                first += S::LANES;
             }
         }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Identity;
+
+impl Map for Identity {
+    fn scalar(self, x: f32) -> f32 {
+        x
+    }
+
+    #[inline(always)]
+    fn simd<S: Simd>(self, _: S, x: S::F) -> S::F {
+        x
     }
 }

@@ -8,6 +8,8 @@
 //! the only way here from safe code; behind them the unsafe code reads
 //! through the pointers of a [`TileRun`].
 
+use std::hint::black_box;
+
 use half::f16;
 
 use crate::kernels::rows::Rows;
@@ -144,6 +146,8 @@ pub(crate) trait MatMulTiles: Sized {
 pub(crate) struct Tile<E, const V: usize, const N: usize, const U: usize>(TileRun<E>);
 
 impl<E: PanelElement, const V: usize, const N: usize, const U: usize> Tile<E, V, N, U> {
+    const STEPS: usize = steps(N, U);
+
     /// # Safety
     /// As for [`MatMulTiles::tile`], with `N` activation rows and, instead of
     /// 32, as many weight rows as `V` vectors have lanes.
@@ -179,23 +183,21 @@ impl<E: PanelElement, const V: usize, const N: usize, const U: usize> Kernel for
         let run = self.0;
         let mut sums = [[[s.zero(); V]; N]; U];
         let mut panel = run.panel;
-        let mut rows = run.rows;
-        for _ in 0..run.k / U {
-            for (u, sums) in sums.iter_mut().enumerate() {
+        let mut rows = RowPointers::<N>::new(&run);
+        for _ in 0..run.k / Self::STEPS {
+            for u in 0..Self::STEPS {
+                let panel = panel.wrapping_add(u * PANEL_ROWS);
                 // SAFETY: this is step k < run.k of the panel and the rows.
-                unsafe { step(s, panel.add(u * PANEL_ROWS), rows.add(u), run.row_stride, sums) };
+                unsafe { step(s, panel, &rows, u, &mut sums[u % U]) };
             }
-            // SAFETY: at most one past the end.
-            unsafe {
-                panel = panel.add(U * PANEL_ROWS);
-                rows = rows.add(U);
-            }
+            panel = panel.wrapping_add(Self::STEPS * PANEL_ROWS);
+            rows.advance(Self::STEPS);
         }
-        for u in 0..run.k % U {
+        for _ in 0..run.k % Self::STEPS {
             // SAFETY: this is step k < run.k of the panel and the rows.
-            unsafe {
-                step(s, panel.add(u * PANEL_ROWS), rows.add(u), run.row_stride, &mut sums[0]);
-            };
+            unsafe { step(s, panel, &rows, 0, &mut sums[0]) };
+            panel = panel.wrapping_add(PANEL_ROWS);
+            rows.advance(1);
         }
         for n in 0..N {
             for v in 0..V {
@@ -210,16 +212,68 @@ impl<E: PanelElement, const V: usize, const N: usize, const U: usize> Kernel for
     }
 }
 
-/// One step of `k`: `sums[n][v] += panel[v] * rows[n]`.
+/// Pointers into `N` rows: one for every four, the others at one, two and
+/// three strides from it, as far as an address can be formed without adding.
+struct RowPointers<const N: usize> {
+    every_fourth: [*const f32; MAX_ROWS.div_ceil(4)],
+    stride: usize,
+    three_strides: usize,
+}
+
+/// Steps of `k` in one turn of the loop: large tiles are short of issue slots,
+/// small ones wait for memory and keep their loads in one short sequence.
+const fn steps(n: usize, u: usize) -> usize {
+    if n > 4 { 4 } else { u }
+}
+
+/// The most activation rows of any tile.
+const MAX_ROWS: usize = 12;
+
+impl<const N: usize> RowPointers<N> {
+    #[inline(always)]
+    fn new<E>(run: &TileRun<E>) -> Self {
+        // The compiler must not see how the pointers are related: it would compute
+        // one from the other in every step.
+        let mut every_fourth = [run.rows; MAX_ROWS.div_ceil(4)];
+        if N > 4 {
+            every_fourth[1] = black_box(run.rows.wrapping_add(4 * run.row_stride));
+        }
+        if N > 8 {
+            every_fourth[2] = black_box(run.rows.wrapping_add(8 * run.row_stride));
+        }
+        let three_strides = if N > 3 { black_box(3 * run.row_stride) } else { 3 * run.row_stride };
+        Self { every_fourth, stride: run.row_stride, three_strides }
+    }
+
+    #[inline(always)]
+    fn get(&self, n: usize) -> *const f32 {
+        let first = self.every_fourth[n / 4];
+        match n % 4 {
+            0 => first,
+            1 => first.wrapping_add(self.stride),
+            2 => first.wrapping_add(2 * self.stride),
+            _ => first.wrapping_add(self.three_strides),
+        }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, steps: usize) {
+        for pointer in &mut self.every_fourth[..N.div_ceil(4)] {
+            *pointer = pointer.wrapping_add(steps);
+        }
+    }
+}
+
+/// One step of `k`: `sums[n][v] += panel[v] * rows[n][u]`.
 ///
 /// # Safety
-/// `panel` is valid for `V` vectors, `rows` for `N` values `row_stride` apart.
+/// `panel` is valid for `V` vectors, the `rows` at `u` for reading.
 #[inline(always)]
 unsafe fn step<S: Simd, E: PanelElement, const V: usize, const N: usize>(
     s: S,
     panel: *const E,
-    rows: *const f32,
-    row_stride: usize,
+    rows: &RowPointers<N>,
+    u: usize,
     sums: &mut [[S::F; V]; N],
 ) {
     let mut weights = [s.zero(); V];
@@ -229,7 +283,7 @@ unsafe fn step<S: Simd, E: PanelElement, const V: usize, const N: usize>(
     }
     for (n, sums) in sums.iter_mut().enumerate() {
         // SAFETY: the caller's contract.
-        let value = s.splat(unsafe { *rows.add(n * row_stride) });
+        let value = s.splat(unsafe { *rows.get(n).wrapping_add(u) });
         for (sum, weight) in sums.iter_mut().zip(weights) {
             *sum = s.mul_add(weight, value, *sum);
         }
