@@ -1,5 +1,6 @@
 //! Ctrl-C: the first one raises a flag that all work looks at, and the program
-//! ends with code 130 even if some work does not look in time.
+//! ends with code 130 even if some work does not look in time. Computations
+//! are stopped by the abort signal, which they look at inside long kernels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,6 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
+use tensoryard::runtime::AbortSignal;
 
 /// Exit code after Ctrl-C: 128 and the number of the signal.
 pub const EXIT_CODE: u8 = 130;
@@ -18,6 +20,7 @@ const GRACE: Duration = Duration::from_millis(700);
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
+    signal: AbortSignal,
 }
 
 impl Interrupt {
@@ -25,7 +28,10 @@ impl Interrupt {
     pub fn install() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let raised = Arc::clone(&flag);
+        let signal = AbortSignal::new();
+        let given = signal.clone();
         ctrlc::set_handler(move || {
+            given.abort();
             if raised.swap(true, Ordering::Relaxed) {
                 end_now();
             }
@@ -35,7 +41,17 @@ impl Interrupt {
             });
         })
         .context("cannot handle Ctrl-C")?;
-        Ok(Self { flag })
+        Ok(Self { flag, signal })
+    }
+
+    /// The signal, for computations.
+    pub fn signal(&self) -> AbortSignal {
+        self.signal.clone()
+    }
+
+    /// Whether the user wants to stop.
+    pub fn is_raised(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
     }
 
     /// The flag, for work that polls it.

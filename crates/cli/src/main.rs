@@ -8,6 +8,7 @@ mod commands;
 mod fetch;
 mod interrupt;
 mod logging;
+mod model;
 mod output;
 mod progress;
 

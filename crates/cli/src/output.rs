@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::builder::styling::{AnsiColor, Style};
+use tensoryard::SpeechError;
 use tensoryard::hub::HubError;
 
 use crate::interrupt;
@@ -27,6 +28,24 @@ impl std::fmt::Display for ReaderGone {
 
 impl std::error::Error for ReaderGone {}
 
+/// The user stopped the program.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Says a line to the person at the terminal.
+pub fn say(text: &str) {
+    // With standard error gone there is nobody left to tell.
+    let _ = anstream::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
 /// Writes text to standard output. Colours are left out where they are not wanted.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = anstream::stdout().lock();
@@ -37,14 +56,41 @@ pub fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Whether an error only means that nobody reads standard output any more.
+pub fn is_reader_gone(error: &anyhow::Error) -> bool {
+    error.is::<ReaderGone>()
+}
+
+/// A failure that the user was told of already.
+#[derive(Debug)]
+pub struct Reported;
+
+impl std::fmt::Display for Reported {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("failed")
+    }
+}
+
+impl std::error::Error for Reported {}
+
 /// Tells of an error with its causes; the exit code that goes with it.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<ReaderGone>() {
         return ExitCode::SUCCESS;
     }
+    if error.is::<Reported>() {
+        return ExitCode::FAILURE;
+    }
     if error.chain().any(is_interrupt) {
         return ExitCode::from(interrupt::EXIT_CODE);
     }
+    // With standard error gone there is nobody left to tell.
+    let _ = anstream::stderr().write_all(describe(error).as_bytes());
+    ExitCode::FAILURE
+}
+
+/// An error with its causes, as text of one or more lines.
+pub fn describe(error: &anyhow::Error) -> String {
     let mut text = format!("{ERROR}error:{ERROR:#} {error}\n");
     for cause in error.chain().skip(1).map(ToString::to_string) {
         // Some errors repeat their cause in their own words.
@@ -52,13 +98,13 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
             text.push_str(&format!("  because: {cause}\n"));
         }
     }
-    // With standard error gone there is nobody left to tell.
-    let _ = anstream::stderr().write_all(text.as_bytes());
-    ExitCode::FAILURE
+    text
 }
 
 fn is_interrupt(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(HubError::Cancelled))
+        || error.downcast_ref().is_some_and(SpeechError::is_stopped)
+        || error.is::<Interrupted>()
 }
 
 /// Tells of wrong usage, or prints the help or version that was asked for.

@@ -73,3 +73,53 @@ impl Drop for FetchBar {
         self.bar.finish_and_clear();
     }
 }
+
+/// Shows how much of a recording is transcribed.
+pub struct AudioBar(ProgressBar);
+
+/// Parts of a second that the bar counts in.
+const TICKS: f64 = 100.0;
+
+impl AudioBar {
+    /// A bar for a recording of this length, on a terminal only.
+    pub fn new(seconds: f64, app: &App) -> Self {
+        let target =
+            if app.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+        let bar = ProgressBar::with_draw_target(Some((seconds * TICKS) as u64), target);
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left")
+        {
+            bar.set_style(style);
+        }
+        bar.tick();
+        Self(bar)
+    }
+
+    /// So much is done.
+    pub fn set(&self, seconds: f64) {
+        let total = self.0.length().unwrap_or(0) as f64 / TICKS;
+        self.0.set_position((seconds * TICKS) as u64);
+        self.0.set_message(format!("{} of {}", clock(seconds), clock(total)));
+    }
+
+    /// Prints something without tearing the bar.
+    pub fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
+    }
+
+    /// Takes the bar away.
+    pub fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// `1:02:03`, or `2:03` below an hour.
+fn clock(seconds: f64) -> String {
+    let seconds = seconds.max(0.0) as u64;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes}:{seconds:02}")
+    }
+}

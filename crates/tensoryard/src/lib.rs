@@ -6,9 +6,11 @@ pub mod hub;
 pub mod speech;
 
 pub use convert::{
-    CONVERSION_REVISION, ConvertOptions, ConvertProgress, FormatError, ModelFormat, WeightType,
-    convert,
+    CONVERSION_REVISION, ConvertOptions, ConvertProgress, ModelFormat, WeightType, convert,
 };
+/// A short spoken sample, a WAV file: one channel, 16 kHz. Its text stands in `assets/sample.txt`.
+pub const SAMPLE_WAV: &[u8] = include_bytes!("../assets/sample.wav");
+
 pub use speech::{SpeechError, SpeechModel, TranscribeOptions, Transcriber, Transcript};
 
 /// Audio: decoding, resampling, spectrograms.

@@ -18,9 +18,14 @@ use crate::tokenizer::hugging_face_merges;
 #[derive(Debug, Default, Deserialize)]
 struct ConfigFile {
     alignment_heads: Option<Vec<(u32, u32)>>,
-    lang_ids: Option<Vec<u32>>,
-    suppress_ids: Option<Vec<u32>>,
-    suppress_ids_begin: Option<Vec<u32>>,
+    lang_ids: Option<Vec<i64>>,
+    suppress_ids: Option<Vec<i64>>,
+    suppress_ids_begin: Option<Vec<i64>>,
+}
+
+/// Some configurations pad their lists with negative ids, which name no token.
+fn token_ids(ids: Option<Vec<i64>>) -> Option<Vec<u32>> {
+    Some(ids?.into_iter().filter_map(|id| u32::try_from(id).ok()).collect())
 }
 
 /// Opens a Whisper model of any format, with its side files where the format has such.
@@ -82,9 +87,9 @@ pub fn checkpoint_extras(path: &Path, options: OpenOptions) -> Result<Checkpoint
         )
         .map_err(Error::model)?,
         alignment_heads: config.alignment_heads,
-        suppress_ids: config.suppress_ids,
-        suppress_ids_begin: config.suppress_ids_begin,
-        language_ids: config.lang_ids,
+        suppress_ids: token_ids(config.suppress_ids),
+        suppress_ids_begin: token_ids(config.suppress_ids_begin),
+        language_ids: token_ids(config.lang_ids),
     })
 }
 
@@ -92,4 +97,22 @@ pub fn checkpoint_extras(path: &Path, options: OpenOptions) -> Result<Checkpoint
 fn model_name(path: &Path) -> Option<String> {
     let folder = if path.is_dir() { path } else { path.parent()? };
     Some(folder.file_name()?.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_the_configuration_are_read() {
+        let text = r#"{"alignment_heads": [[1, 0], [2, 5]], "suppress_ids": [-1, 1, 50363],
+            "lang_ids": null, "other": {}}"#;
+        let config: ConfigFile = serde_json::from_str(text).unwrap();
+        assert_eq!(config.alignment_heads, Some(vec![(1, 0), (2, 5)]));
+        assert_eq!(token_ids(config.suppress_ids), Some(vec![1, 50_363]));
+        assert_eq!(token_ids(config.lang_ids), None);
+        for wrong in [r#"{"suppress_ids": 3}"#, r#"{"alignment_heads": [[1]]}"#] {
+            assert!(serde_json::from_str::<ConfigFile>(wrong).is_err());
+        }
+    }
 }

@@ -12,8 +12,13 @@ use crate::Error;
 
 /// Plain text: one line per segment.
 pub fn to_text(transcript: &Transcript) -> String {
-    let lines = transcript.segments.iter().filter_map(|segment| one_line(&segment.text));
+    let lines = transcript.segments.iter().filter_map(segment_line);
     lines.fold(String::new(), |out, line| out + &line + "\n")
+}
+
+/// The line of one segment in plain text; `None` for a segment without text.
+pub fn segment_line(segment: &Segment) -> Option<String> {
+    one_line(&segment.text)
 }
 
 /// SubRip: numbered cues with `HH:MM:SS,mmm` times.

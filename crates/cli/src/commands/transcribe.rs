@@ -1,0 +1,235 @@
+//! `tensoryard transcribe`: from audio files to text.
+
+mod sink;
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tensoryard::audio::{AudioSource, LoadOptions, load_mono};
+use tensoryard::speech::{Observer, Segment, Task, Transcriber};
+use tensoryard::{TranscribeOptions, Transcript};
+
+use crate::app::App;
+use crate::model::{Loaded, ModelArgs};
+use crate::output::{self, Interrupted};
+use crate::progress::AudioBar;
+use sink::{Format, Sink};
+
+/// Samples a second that models hear.
+const RATE: f64 = 16_000.0;
+
+/// The sample that is transcribed when no file is named.
+const SAMPLE: &[u8] = tensoryard::SAMPLE_WAV;
+
+/// Transcribes audio files: WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A, WebM or AIFF, at any rate.
+///
+/// With no file, a short spoken sample that comes with the program is transcribed. The model
+/// is fetched when it is not there yet.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    tensoryard transcribe talk.mp3\n  \
+    tensoryard transcribe --format srt --output talk.srt talk.mp3\n  \
+    tensoryard transcribe --model base --language de --output texts/ *.wav\n  \
+    ffmpeg -i talk.mkv -f wav - | tensoryard transcribe -")]
+pub struct Args {
+    /// Audio files; `-` reads standard input
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    #[command(flatten)]
+    model: ModelArgs,
+
+    /// Form of the transcript
+    #[arg(long, short, value_enum, default_value_t = Format::Text, help_heading = "Output")]
+    format: Format,
+
+    /// File to write to, or folder: one file for each input, named after it
+    #[arg(long, short, value_name = "PATH", help_heading = "Output")]
+    output: Option<PathBuf>,
+
+    /// Translate to English instead of transcribing
+    #[arg(long, help_heading = "Decoding")]
+    translate: bool,
+
+    /// Text that comes before, such as names that will occur
+    #[arg(long, value_name = "TEXT", help_heading = "Decoding")]
+    prompt: Option<String>,
+
+    /// Do not condition a window on the text before it
+    #[arg(long, help_heading = "Decoding")]
+    no_condition: bool,
+}
+
+/// Where an input comes from.
+enum Input {
+    File(PathBuf),
+    Stdin,
+    Sample,
+}
+
+impl Input {
+    fn name(&self) -> String {
+        match self {
+            Input::File(path) => path.display().to_string(),
+            Input::Stdin => "standard input".to_owned(),
+            Input::Sample => "the sample".to_owned(),
+        }
+    }
+
+    /// What an output file is named after.
+    fn stem(&self) -> &Path {
+        match self {
+            Input::File(path) => path,
+            Input::Stdin => Path::new("stdin"),
+            Input::Sample => Path::new("sample"),
+        }
+    }
+
+    fn source(&self) -> anyhow::Result<AudioSource> {
+        Ok(match self {
+            Input::File(path) => AudioSource::from(path.as_path()),
+            Input::Stdin => {
+                // All of it is needed before the first window, so it may as well be read here.
+                let mut bytes = Vec::new();
+                std::io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;
+                AudioSource::from(bytes)
+            }
+            Input::Sample => AudioSource::from(SAMPLE.to_vec()),
+        })
+    }
+}
+
+/// Where the time of one input went.
+struct Times {
+    audio: Duration,
+    speech: Duration,
+    seconds: f64,
+}
+
+pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
+    let inputs: Vec<Input> = if args.files.is_empty() {
+        vec![Input::Sample]
+    } else {
+        let input = |path: &PathBuf| {
+            if path.as_os_str() == "-" { Input::Stdin } else { Input::File(path.clone()) }
+        };
+        args.files.iter().map(input).collect()
+    };
+    let stems: Vec<&Path> = inputs.iter().map(Input::stem).collect();
+    let mut sink = Sink::new(args.format, args.output.as_deref(), &stems)?;
+    let Loaded { model, path, time } = args.model.load(app)?;
+    if app.verbose > 0 {
+        let milliseconds = time.as_millis();
+        output::say(&format!("model {} loaded in {milliseconds} ms", path.display()));
+    }
+    let mut transcriber = model.transcriber()?.with_options(args.options());
+    transcriber.session().set_abort_signal(app.interrupt.signal());
+
+    let mut failed = 0;
+    for (number, input) in inputs.iter().enumerate() {
+        match transcribe(input, number, &mut transcriber, &mut sink, app) {
+            Ok(times) if app.verbose > 0 => report(&times, &mut transcriber),
+            Ok(_) => {}
+            Err(error) if app.interrupt.is_raised() => {
+                return Err(error.context(Interrupted));
+            }
+            Err(error) if output::is_reader_gone(&error) => return Err(error),
+            Err(error) => {
+                failed += 1;
+                let error = error.context(format!("cannot transcribe {}", input.name()));
+                output::say(output::describe(&error).trim_end());
+            }
+        }
+    }
+    sink.finish()?;
+    match failed {
+        0 => Ok(()),
+        _ if inputs.len() == 1 => Err(output::Reported.into()),
+        _ => anyhow::bail!("{failed} of {} inputs failed", inputs.len()),
+    }
+}
+
+fn transcribe(
+    input: &Input,
+    number: usize,
+    transcriber: &mut Transcriber,
+    sink: &mut Sink,
+    app: &App,
+) -> anyhow::Result<Times> {
+    let start = Instant::now();
+    let loaded = load_mono(input.source()?, LoadOptions::new())?;
+    let audio = start.elapsed();
+    if loaded.stats.damaged_packets > 0 || loaded.stats.truncated {
+        let name = input.name();
+        output::say(&format!("warning: {name} is damaged; some of it may be missing"));
+    }
+    let seconds = loaded.samples.len() as f64 / RATE;
+    let start = Instant::now();
+    sink.begin(number, &input.name())?;
+    let bar = AudioBar::new(seconds, app);
+    let mut watch = Watch { bar: &bar, sink, app, failure: None };
+    let result = transcriber.transcribe_observed(&loaded.samples, &mut watch);
+    let failure = watch.failure.take();
+    bar.finish();
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    let transcript: Transcript = result?;
+    for warning in &transcript.warnings {
+        output::say(&format!("warning: {warning}"));
+    }
+    sink.end(number, &input.name(), &transcript)?;
+    Ok(Times { audio, speech: start.elapsed(), seconds })
+}
+
+fn report(times: &Times, transcriber: &mut Transcriber) {
+    let speech = times.speech.as_secs_f64();
+    let speed = if speech > 0.0 { times.seconds / speech } else { 0.0 };
+    let workspace = transcriber.session().runtime().workspace_bytes() / (1024 * 1024);
+    let state = transcriber.session().runtime().state().bytes() / (1024 * 1024);
+    output::say(&format!(
+        "{:.2} s of audio: decoded in {} ms, transcribed in {} ms ({speed:.1} times as fast as \
+         speech); {workspace} MiB compute memory, {state} MiB caches",
+        times.seconds,
+        times.audio.as_millis(),
+        times.speech.as_millis(),
+    ));
+}
+
+impl Args {
+    fn options(&self) -> TranscribeOptions {
+        let mut options = TranscribeOptions::default();
+        options.language = self.model.language.0;
+        options.initial_prompt.clone_from(&self.prompt);
+        options.condition_on_previous_text = !self.no_condition;
+        options.decode.task = if self.translate { Task::Translate } else { Task::Transcribe };
+        options
+    }
+}
+
+/// Shows progress and passes segments on while the model works.
+struct Watch<'a> {
+    bar: &'a AudioBar,
+    sink: &'a mut Sink,
+    app: &'a App,
+    failure: Option<anyhow::Error>,
+}
+
+impl Observer for Watch<'_> {
+    fn should_stop(&mut self) -> bool {
+        self.failure.is_some() || self.app.interrupt.is_raised()
+    }
+
+    fn progress(&mut self, done_frames: usize, _: usize) {
+        self.bar.set(done_frames as f64 / 100.0);
+    }
+
+    fn segment(&mut self, segment: &Segment) {
+        let written = self.bar.suspend(|| self.sink.segment(segment));
+        if let Err(error) = written {
+            self.failure = Some(error);
+        }
+    }
+}

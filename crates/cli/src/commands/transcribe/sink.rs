@@ -1,0 +1,212 @@
+//! Where transcripts go: standard output, one file, or a file for each input.
+
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde_json::json;
+use tensoryard::Transcript;
+use tensoryard::formats::AtomicFile;
+use tensoryard::models::whisper::write::{segment_line, to_json, to_srt, to_text, to_vtt};
+use tensoryard::speech::Segment;
+
+use crate::output;
+
+/// Form of a transcript.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// A line for each segment
+    Text,
+    /// SubRip subtitles
+    Srt,
+    /// WebVTT subtitles
+    Vtt,
+    /// Segments with times, tokens and probabilities; an array for several inputs
+    Json,
+}
+
+impl Format {
+    fn extension(self) -> &'static str {
+        match self {
+            Format::Text => "txt",
+            Format::Srt => "srt",
+            Format::Vtt => "vtt",
+            Format::Json => "json",
+        }
+    }
+
+    fn write(self, transcript: &Transcript) -> anyhow::Result<String> {
+        Ok(match self {
+            Format::Text => to_text(transcript),
+            Format::Srt => to_srt(transcript),
+            Format::Vtt => to_vtt(transcript),
+            Format::Json => to_json(transcript)?,
+        })
+    }
+}
+
+enum Target {
+    Stdout,
+    File(PathBuf),
+    /// A file for each input, in the order of the inputs.
+    Files(Vec<PathBuf>),
+}
+
+/// Takes transcripts in the order of the inputs.
+pub struct Sink {
+    format: Format,
+    target: Target,
+    several: bool,
+    /// What one file, or a JSON array, has gathered so far.
+    gathered: Vec<serde_json::Value>,
+    text: String,
+}
+
+impl Sink {
+    /// Decides where the transcripts of these inputs go.
+    pub fn new(format: Format, output: Option<&Path>, stems: &[&Path]) -> anyhow::Result<Self> {
+        let several = stems.len() > 1;
+        let target = match output {
+            None => Target::Stdout,
+            Some(path) if path.as_os_str() == "-" => Target::Stdout,
+            Some(path) => {
+                let text = path.to_string_lossy();
+                if path.is_dir() || text.ends_with(['/', std::path::MAIN_SEPARATOR]) {
+                    std::fs::create_dir_all(path)
+                        .with_context(|| format!("cannot make the folder {}", path.display()))?;
+                    Target::Files(output_files(path, format, stems))
+                } else {
+                    Target::File(path.to_owned())
+                }
+            }
+        };
+        let is_subtitle = matches!(format, Format::Srt | Format::Vtt);
+        if several && is_subtitle && !matches!(target, Target::Files(_)) {
+            anyhow::bail!(
+                "subtitles of several inputs cannot be one file; --output FOLDER/ writes one each"
+            );
+        }
+        Ok(Self { format, target, several, gathered: Vec::new(), text: String::new() })
+    }
+
+    /// Text goes to standard output segment by segment, as it is found.
+    fn is_streamed(&self) -> bool {
+        matches!(self.target, Target::Stdout) && self.format == Format::Text
+    }
+
+    /// An input is about to be transcribed.
+    pub fn begin(&mut self, number: usize, name: &str) -> anyhow::Result<()> {
+        if self.several && self.format == Format::Text {
+            let gap = if number == 0 { "" } else { "\n" };
+            let heading = format!("{gap}{name}:\n");
+            match self.target {
+                Target::Stdout => output::print(&heading)?,
+                Target::File(_) => self.text.push_str(&heading),
+                Target::Files(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A segment of the current input is final.
+    pub fn segment(&mut self, segment: &Segment) -> anyhow::Result<()> {
+        match segment_line(segment) {
+            Some(line) if self.is_streamed() => output::print(&format!("{line}\n")),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The current input is done.
+    pub fn end(
+        &mut self,
+        number: usize,
+        name: &str,
+        transcript: &Transcript,
+    ) -> anyhow::Result<()> {
+        if self.is_streamed() {
+            return Ok(());
+        }
+        match &self.target {
+            Target::Files(files) => write_file(&files[number], &self.format.write(transcript)?),
+            Target::Stdout | Target::File(_) if self.format == Format::Json && self.several => {
+                self.gathered.push(json!({ "file": name, "transcript": transcript }));
+                Ok(())
+            }
+            Target::Stdout => output::print(&self.format.write(transcript)?),
+            Target::File(_) => {
+                self.text.push_str(&self.format.write(transcript)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// All inputs are done: writes what was gathered.
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        if self.format == Format::Json && self.several && !matches!(self.target, Target::Files(_)) {
+            self.text = format!("{:#}\n", json!(self.gathered));
+        }
+        match &self.target {
+            Target::Files(_) => Ok(()),
+            Target::Stdout => output::print(&self.text),
+            Target::File(path) => write_file(path, &self.text),
+        }
+    }
+}
+
+fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut file = AtomicFile::create(path)?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(file.commit()?)
+}
+
+/// `FOLDER/NAME.txt` for each input; inputs whose names differ only in the ending keep it.
+fn output_files(folder: &Path, format: Format, stems: &[&Path]) -> Vec<PathBuf> {
+    let plain = |path: &Path| {
+        let stem = path.file_stem().unwrap_or(path.as_os_str());
+        format!("{}.{}", stem.to_string_lossy(), format.extension())
+    };
+    let mut counts = std::collections::HashMap::new();
+    for stem in stems {
+        *counts.entry(plain(stem)).or_insert(0) += 1;
+    }
+    let mut taken = HashSet::new();
+    stems
+        .iter()
+        .map(|stem| {
+            let mut name = plain(stem);
+            if counts[&name] > 1 {
+                let whole = stem.file_name().unwrap_or(stem.as_os_str()).to_string_lossy();
+                name = format!("{whole}.{}", format.extension());
+            }
+            // Files of one name from different folders are numbered.
+            let mut unique = name.clone();
+            let mut number = 2;
+            while !taken.insert(unique.clone()) {
+                unique = format!("{number}-{name}");
+                number += 1;
+            }
+            folder.join(unique)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_names_never_collide() {
+        let stems = ["a/x.wav", "a/x.mp3", "b/x.mp3", "y.flac"].map(Path::new);
+        let files = output_files(Path::new("out"), Format::Srt, &stems);
+        let names = ["out/x.wav.srt", "out/x.mp3.srt", "out/2-x.mp3.srt", "out/y.srt"];
+        assert_eq!(files, names.map(PathBuf::from));
+    }
+
+    #[test]
+    fn subtitles_of_several_inputs_need_a_folder() {
+        let stems = ["x.wav", "y.wav"].map(Path::new);
+        assert!(Sink::new(Format::Srt, None, &stems).is_err());
+        assert!(Sink::new(Format::Srt, None, &stems[..1]).is_ok());
+    }
+}

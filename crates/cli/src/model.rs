@@ -1,0 +1,104 @@
+//! The speech model that a command works with: found by name or path, fetched
+//! when absent, loaded with a progress bar.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tensoryard::SpeechModel;
+use tensoryard::runtime::RegistryError;
+use tensoryard::speech::{Language, ModelOptions};
+
+use crate::app::App;
+use crate::fetch::{self, DEFAULT_MODEL};
+
+/// Which model, and how it runs.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Model")]
+pub struct ModelArgs {
+    /// Name of a model, or path of a model file
+    ///
+    /// A name is fetched when it is not in the cache: see `tensoryard models`.
+    /// A path may be a GGUF file, a ggml Whisper .bin file or a CTranslate2 folder.
+    #[arg(long, short, value_name = "NAME|PATH", default_value = DEFAULT_MODEL)]
+    pub model: String,
+
+    /// Spoken language, by code or English name; `auto` lets the model find out
+    #[arg(long, short, value_name = "LANGUAGE", default_value = "auto", value_parser = parse_language)]
+    pub language: LanguageChoice,
+
+    /// Threads to compute with; 0 uses every processor
+    #[arg(long, short, value_name = "N", default_value_t = 0)]
+    pub threads: usize,
+
+    /// Devices in order of priority, separated by commas: see `tensoryard devices`
+    #[arg(long, value_name = "DEVICES", default_value = "cpu", value_delimiter = ',')]
+    pub devices: Vec<String>,
+
+    /// Read the model into memory instead of mapping its file
+    #[arg(long)]
+    pub no_mmap: bool,
+}
+
+/// A language, or the wish to have it detected.
+#[derive(Debug, Clone, Copy)]
+pub struct LanguageChoice(pub Option<Language>);
+
+fn parse_language(text: &str) -> Result<LanguageChoice, String> {
+    if text.eq_ignore_ascii_case("auto") {
+        return Ok(LanguageChoice(None));
+    }
+    text.parse()
+        .map(|language| LanguageChoice(Some(language)))
+        .map_err(|e: tensoryard::models::Error| e.to_string())
+}
+
+/// A loaded model and how long that took.
+pub struct Loaded {
+    pub model: SpeechModel,
+    pub path: PathBuf,
+    pub time: Duration,
+}
+
+impl ModelArgs {
+    /// Finds, fetches if needed, and loads the model.
+    pub fn load(&self, app: &App) -> anyhow::Result<Loaded> {
+        let path = self.path(app)?;
+        let mut options = ModelOptions::default();
+        options.devices.clone_from(&self.devices);
+        options.threads = self.threads;
+        options.load.mmap = !self.no_mmap;
+        let start = Instant::now();
+        let interrupt = &app.interrupt;
+        let model = SpeechModel::load_with(&path, &options, |_, _| !interrupt.is_raised())
+            .map_err(|error| {
+                let is_device = matches!(
+                    error,
+                    tensoryard::SpeechError::Device(
+                        RegistryError::UnknownDevice { .. }
+                            | RegistryError::UnknownParameter { .. }
+                    )
+                );
+                let stopped = error.is_stopped();
+                let error = anyhow::Error::new(error);
+                if is_device || stopped {
+                    error
+                } else {
+                    error.context(format!("cannot load the model {}", path.display()))
+                }
+            })?;
+        Ok(Loaded { model, path, time: start.elapsed() })
+    }
+
+    fn path(&self, app: &App) -> anyhow::Result<PathBuf> {
+        let path = Path::new(&self.model);
+        let looks_like_path = path.components().count() > 1
+            || path.extension().is_some_and(|end| end == "gguf" || end == "bin");
+        if path.exists() || looks_like_path {
+            // A missing file is told with its path, not as an unknown name.
+            path.metadata().with_context(|| format!("cannot open the model {}", path.display()))?;
+            return Ok(path.to_owned());
+        }
+        fetch::ensure(&self.model, None, &app.hub()?, app)
+    }
+}
