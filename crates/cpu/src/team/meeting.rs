@@ -16,11 +16,34 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::yield_now;
+use std::time::{Duration, Instant};
 
 use super::{Job, Stopped, TeamError};
 
-const SPINS: usize = 1500;
-const YIELDS: usize = 20;
+/// How long a member spins before it yields. A member that shares its
+/// processor with the one it waits for loses as much at every barrier.
+const SPIN_TIME: Duration = Duration::from_micros(4);
+
+/// How often it yields before it sleeps. Two members on one processor get on
+/// by yielding; one that has a processor to itself goes on looking.
+const YIELDS: usize = 200;
+
+/// Number of pauses that take about `time`; a pause is 10 to 140 cycles.
+fn pauses_within(time: Duration) -> usize {
+    const PROBE: u32 = 64;
+    let mut fastest = Duration::MAX;
+    for _ in 0..3 {
+        let start = Instant::now();
+        for _ in 0..PROBE {
+            spin_loop();
+        }
+        fastest = fastest.min(start.elapsed());
+    }
+    let pauses = time.as_nanos() * u128::from(PROBE) / fastest.as_nanos().max(1);
+    usize::try_from(pauses).map_or(MOST_SPINS, |pauses| pauses.clamp(20, MOST_SPINS))
+}
+
+const MOST_SPINS: usize = 2000;
 
 /// A place to wait at.
 #[derive(Debug, Default)]
@@ -113,7 +136,7 @@ impl Meeting {
         let crowded = std::thread::available_parallelism().is_ok_and(|n| n.get() < size);
         Self {
             size,
-            spins: if crowded { SPINS / 50 } else { SPINS },
+            spins: if crowded { 20 } else { pauses_within(SPIN_TIME) },
             runs: Alone::default(),
             job: UnsafeCell::new(None),
             closed: AtomicBool::new(false),
