@@ -1,1 +1,24 @@
-//! Conformance cases for backends, judged by an f64 oracle.
+//! Conformance cases for backends, judged by an `f64` oracle that is no backend.
+//!
+//! * [`oracle`]: what every op means; [`mod@interpret`]: whole graphs by it, without planning.
+//! * [`cases`]: named cases with awkward inputs; [`suite`]: runs them on a device.
+//! * [`reference`]: devices that compute by the oracle, in memory of their own.
+//! * [`random_graph`]: seeded graphs over all ops, to test planning with.
+//!
+//! For tests only. A backend's test file calls [`suite::run_suite`] and asserts the report.
+
+pub mod case;
+pub mod cases;
+pub mod compare;
+pub mod data;
+pub mod expect;
+pub mod interpret;
+pub mod oracle;
+pub mod random_graph;
+pub mod reference;
+pub mod rng;
+pub mod suite;
+
+pub use expect::Expectation;
+pub use interpret::interpret;
+pub use suite::{Fusion, Report, SuiteOptions, run_suite};
