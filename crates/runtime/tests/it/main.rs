@@ -1,0 +1,11 @@
+//! Tests of planning and execution on reference devices.
+
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests fail by panicking")]
+
+mod cases;
+mod registry;
+mod session;
+mod split;
+mod support;
+mod verify;
+mod weights;
