@@ -395,11 +395,15 @@ impl Allocator<'_> {
             };
             let desc = self.graph.tensor(parent);
             let same_memory = self.blocks[parent].is_some_and(|block| block.pool == pool);
-            // Another operand in the same memory must be the very same elements.
-            let no_other_view = operation.sources.iter().flatten().all(|&source| match source {
-                Value::Tensor(other) => other == parent || self.graph.root(other) != parent,
-                Value::Arrival(_) | Value::Temporary(_) => true,
-            });
+            // Another operand in the same memory must be the very same elements, and the op must
+            // be able to read them there while it writes.
+            let no_other_view =
+                operation.sources.iter().enumerate().all(|(other, source)| match *source {
+                    Some(Value::Tensor(id)) if self.graph.root(id) == parent => {
+                        id == parent && operation.op.may_reuse().contains(&other)
+                    }
+                    Some(Value::Tensor(_) | Value::Arrival(_) | Value::Temporary(_)) | None => true,
+                });
             let fits = self.graph.root(parent) == parent
                 && desc.is_computed()
                 && desc.layout == *self.graph.layout(dst)

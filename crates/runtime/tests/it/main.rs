@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests fail by panicking")]
 
+mod allocate;
 mod cases;
 mod registry;
 mod session;
