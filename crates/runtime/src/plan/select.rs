@@ -65,6 +65,8 @@ struct Selector<'a> {
     only_reader: TensorMap<Option<TensorId>>,
     /// Split of each node.
     split_of: TensorMap<Option<usize>>,
+    /// Nodes that belong to a fused operation already.
+    absorbed: HashSet<TensorId>,
 }
 
 /// Chooses the operations of every split.
@@ -85,6 +87,7 @@ pub fn select(
         readers: TensorMap::filled(0, graph.len()),
         only_reader: TensorMap::filled(None, graph.len()),
         split_of: TensorMap::filled(None, graph.len()),
+        absorbed: HashSet::new(),
     };
     for id in graph.ids().filter(|&id| graph.is_live(id)) {
         for source in graph.tensor(id).present_sources() {
@@ -161,15 +164,14 @@ struct Group {
 }
 
 impl Selector<'_> {
-    fn group(&self, split: &Split, fusion: bool) -> Vec<Group> {
-        let mut absorbed: HashSet<TensorId> = HashSet::new();
+    fn group(&mut self, split: &Split, fusion: bool) -> Vec<Group> {
         // A fused operation stands where its last node stood: all its sources exist there.
         let mut fused: HashMap<TensorId, Group> = HashMap::new();
         for &node in split.nodes.iter().filter(|_| fusion) {
-            if !absorbed.contains(&node)
+            if !self.absorbed.contains(&node)
                 && let Some(group) = self.fuse(node, split.device)
             {
-                absorbed.extend(&group.nodes);
+                self.absorbed.extend(&group.nodes);
                 fused.insert(group.nodes[group.nodes.len() - 1], group);
             }
         }
@@ -177,7 +179,7 @@ impl Selector<'_> {
         for &node in &split.nodes {
             if let Some(group) = fused.remove(&node) {
                 groups.push(group);
-            } else if !absorbed.contains(&node)
+            } else if !self.absorbed.contains(&node)
                 && let Some(op) = self.graph.tensor(node).op()
             {
                 let sources = self.graph.tensor(node).sources.clone();
@@ -211,7 +213,11 @@ impl Selector<'_> {
     fn successor(&self, node: TensorId) -> Option<TensorId> {
         let next = self.only_reader[node]?;
         let inner = !self.graph.tensor(node).output && self.readers[node] == 1;
-        (inner && self.split_of[next].is_some() && self.split_of[next] == self.split_of[node])
+        let free = !self.absorbed.contains(&next);
+        (inner
+            && free
+            && self.split_of[next].is_some()
+            && self.split_of[next] == self.split_of[node])
             .then_some(next)
     }
 

@@ -5,6 +5,7 @@
 mod allocate;
 mod cases;
 mod registry;
+mod select;
 mod session;
 mod split;
 mod support;
