@@ -5,6 +5,9 @@
 //! and few changes of device, by adjacency in graph order. Accepted weakness: adjacency is not
 //! time; a run of small ops may stay on a slow device because its neighbours are there.
 
+use std::collections::HashMap;
+
+use tensoryard_graph::ops::{Copy, Op};
 use tensoryard_graph::{Graph, Layout, Origin, TensorId, TensorMap};
 
 use super::{DeviceIndex, PlanDevice, Residence, can_use};
@@ -90,7 +93,12 @@ struct Placer<'a> {
     placed: TensorMap<Option<(DeviceIndex, Reason)>>,
     /// Live nodes that compute something, in graph order.
     nodes: Vec<TensorId>,
+    /// Live ops that write into the result of another op, by that result.
+    writers: HashMap<TensorId, Vec<TensorId>>,
 }
+
+/// The memory that a root is taken to lie in, while it is not placed yet.
+type Assumed<'a> = Option<(TensorId, &'a dyn BufferType)>;
 
 /// Places every live tensor of the graph.
 ///
@@ -108,7 +116,14 @@ pub fn place(
         residence,
         placed: TensorMap::filled(None, graph.len()),
         nodes: graph.live_nodes().collect(),
+        writers: HashMap::new(),
     };
+    for id in graph.live_nodes() {
+        let root = graph.root(id);
+        if root != id && graph.tensor(root).is_computed() {
+            placer.writers.entry(root).or_default().push(id);
+        }
+    }
     placer.fix_pins(pins)?;
     placer.fix_memory()?;
     placer.follow_weights();
@@ -126,7 +141,20 @@ impl Placer<'_> {
 
     /// The kind of memory that a tensor lies in, as far as it is placed.
     fn memory_of(&self, id: TensorId) -> Option<&dyn BufferType> {
+        self.memory_assuming(id, None)
+    }
+
+    fn memory_assuming<'a>(
+        &'a self,
+        id: TensorId,
+        assumed: Assumed<'a>,
+    ) -> Option<&'a dyn BufferType> {
         let root = self.graph.root(id);
+        if let Some((of, memory)) = assumed
+            && of == root
+        {
+            return Some(memory);
+        }
         if let Some(kind) = self.residence.of(root) {
             return Some(&**kind);
         }
@@ -136,35 +164,91 @@ impl Placer<'_> {
     /// Whether the device runs the node, as [`PlanError::Unsupported`] text when not.
     ///
     /// Sources in memory that the device cannot use are asked about without a kind of memory,
-    /// since they would be copied.
+    /// since they would be copied. A result that later ops write into must lie where they run.
     fn check(&self, id: TensorId, device: DeviceIndex) -> Result<(), String> {
+        self.check_assuming(id, device, None)?;
+        let memory = &*self.devices[device.0].buffer_type;
+        for &writer in self.writers.get(&id).into_iter().flatten() {
+            let able = self.indices().any(|other| {
+                can_use(&self.devices[other.0], memory)
+                    && self.check_assuming(writer, other, Some((id, memory))).is_ok()
+            });
+            if !able {
+                let name = &self.graph.tensor(writer).name;
+                return Err(format!("no device writes {name:?} into {}", memory.name()));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_assuming(
+        &self,
+        id: TensorId,
+        device: DeviceIndex,
+        assumed: Assumed<'_>,
+    ) -> Result<(), String> {
         let plan_device = &self.devices[device.0];
         let desc = self.graph.tensor(id);
         let Some(op) = desc.op() else { return Ok(()) };
-        if op.writes().is_some()
-            && let Some(memory) = self.memory_of(id)
-            && !can_use(plan_device, memory)
-        {
-            return Err(format!("cannot use {}", memory.name()));
+        if let Some(written) = op.writes() {
+            match self.memory_assuming(id, assumed) {
+                Some(memory) if can_use(plan_device, memory) => {}
+                Some(memory) => return Err(format!("cannot use {}", memory.name())),
+                None => return Err("what it writes into is not placed".to_owned()),
+            }
+            for (operand, source) in desc.sources.iter().enumerate() {
+                if let Some(source) = *source
+                    && operand != written
+                    && self.graph.root(source) == self.graph.root(id)
+                {
+                    self.check_copy(source, device, assumed)?;
+                }
+            }
         }
-        let layouts: Vec<Option<Layout>> =
-            desc.sources.iter().map(|source| source.map(|id| *self.graph.layout(id))).collect();
         let kinds: Vec<Option<&dyn BufferType>> = desc
             .sources
             .iter()
-            .map(|source| {
-                source
-                    .and_then(|id| self.memory_of(id))
-                    .filter(|memory| can_use(plan_device, *memory))
-            })
+            .map(|source| source.and_then(|id| self.usable_memory(id, device, assumed)))
             .collect();
         let case = OpCase {
             op: &StepOp::Op(*op),
-            sources: &layouts,
+            sources: &self.layouts(&desc.sources),
             buffer_types: &kinds,
             dst: &desc.layout,
         };
         plan_device.device.supports_op(&case).map_err(|unsupported| unsupported.to_string())
+    }
+
+    /// Whether the device can copy a source out of memory that an op writes.
+    fn check_copy(
+        &self,
+        source: TensorId,
+        device: DeviceIndex,
+        assumed: Assumed<'_>,
+    ) -> Result<(), String> {
+        let layout = self.graph.layout(source);
+        let dst = Layout::contiguous(layout.dtype(), layout.shape()).map_err(|e| e.to_string())?;
+        let case = OpCase {
+            op: &StepOp::Op(Op::from(Copy { dtype: layout.dtype() })),
+            sources: &[Some(*layout)],
+            buffer_types: &[self.usable_memory(source, device, assumed)],
+            dst: &dst,
+        };
+        let answer = self.devices[device.0].device.supports_op(&case);
+        answer.map_err(|unsupported| format!("a source lies in what is written: {unsupported}"))
+    }
+
+    fn layouts(&self, sources: &[Option<TensorId>]) -> Vec<Option<Layout>> {
+        sources.iter().map(|source| source.map(|id| *self.graph.layout(id))).collect()
+    }
+
+    fn usable_memory<'a>(
+        &'a self,
+        id: TensorId,
+        device: DeviceIndex,
+        assumed: Assumed<'a>,
+    ) -> Option<&'a dyn BufferType> {
+        self.memory_assuming(id, assumed).filter(|memory| can_use(&self.devices[device.0], *memory))
     }
 
     fn supports(&self, id: TensorId, device: DeviceIndex) -> bool {
@@ -182,6 +266,9 @@ impl Placer<'_> {
     }
 
     fn fix_pins(&mut self, pins: &[Pin]) -> Result<(), PlanError> {
+        // A result is pinned before what writes into it.
+        let mut pins = pins.to_vec();
+        pins.sort_by_key(|pin| pin.tensor);
         for pin in pins {
             let desc = self.graph.tensor(pin.tensor);
             let refuse = |device: String, reason: String| PlanError::Pin {

@@ -4,6 +4,7 @@
 
 mod allocate;
 mod cases;
+mod place;
 mod registry;
 mod select;
 mod session;
