@@ -5,6 +5,7 @@
 mod allocate;
 mod cases;
 mod place;
+mod random;
 mod registry;
 mod select;
 mod session;
