@@ -1,0 +1,3 @@
+//! The suite judged by devices whose answers are known.
+
+mod suite;
