@@ -1,8 +1,10 @@
 //! Developer commands: `cargo xtask <command>`.
 //!
 //! `check-layers` keeps the shape of the workspace: which crate may depend on
-//! which, and which files may contain unsafe code.
+//! which, and which files may contain unsafe code. `bench` measures beside a
+//! peer.
 
+mod bench;
 mod layers;
 mod source;
 mod unsafe_files;
@@ -19,7 +21,8 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["check-layers"] => workspace_root().and_then(|root| check_layers(&root)),
-        _ => Err(anyhow!(USAGE)),
+        ["bench", ref options @ ..] => workspace_root().and_then(|root| bench::run(&root, options)),
+        _ => Err(anyhow!("{USAGE}\n       {}", bench::USAGE)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
