@@ -1,4 +1,17 @@
 //! Speech to text on a tensor runtime in Rust.
+//!
+//! ```no_run
+//! use tensoryard::SpeechModel;
+//!
+//! let model = SpeechModel::load("tiny.en.gguf")?;
+//! let transcript = model.transcriber()?.transcribe_file("talk.mp3")?;
+//! println!("{}", transcript.text);
+//! # Ok::<(), tensoryard::SpeechError>(())
+//! ```
+//!
+//! [`speech`] is what most programs need. The crates underneath are exported
+//! under short names, for programs that build graphs of their own. With the
+//! feature `download`, `hub` fetches models by name.
 
 mod convert;
 #[cfg(feature = "download")]
@@ -25,3 +38,8 @@ pub use tensoryard_graph as graph;
 pub use tensoryard_models as models;
 /// Devices, buffers, planning, execution.
 pub use tensoryard_runtime as runtime;
+
+/// The examples of the README, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -185,16 +185,26 @@ fn transcribe(
 }
 
 fn report(times: &Times, transcriber: &mut Transcriber) {
-    let speech = times.speech.as_secs_f64();
-    let speed = if speech > 0.0 { times.seconds / speech } else { 0.0 };
-    let workspace = transcriber.session().runtime().workspace_bytes() / (1024 * 1024);
-    let state = transcriber.session().runtime().state().bytes() / (1024 * 1024);
+    let session = transcriber.session();
+    let timings = session.take_timings();
+    let mebibytes = |bytes: usize| bytes / (1024 * 1024);
+    let workspace = mebibytes(session.runtime().workspace_bytes());
+    let state = mebibytes(session.runtime().state().bytes());
+    let speech = times.speech.as_secs_f64().max(1e-9);
     output::say(&format!(
-        "{:.2} s of audio: decoded in {} ms, transcribed in {} ms ({speed:.1} times as fast as \
-         speech); {workspace} MiB compute memory, {state} MiB caches",
+        "{:.2} s of audio read in {} ms, transcribed in {} ms: {:.1} times as fast as speech",
         times.seconds,
         times.audio.as_millis(),
         times.speech.as_millis(),
+        times.seconds / speech,
+    ));
+    output::say(&format!(
+        "encoder {} ms in {} runs, decoder {} ms in {} runs; {workspace} MiB of compute memory, \
+         {state} MiB of caches",
+        timings.encoder.as_millis(),
+        timings.encoder_runs,
+        timings.decoder.as_millis(),
+        timings.decoder_runs,
     ));
 }
 

@@ -23,4 +23,4 @@ mod weights;
 pub mod write;
 
 pub use extras::{checkpoint_extras, open_checkpoint};
-pub use model::{LoadOptions, WhisperModel, WhisperSession};
+pub use model::{LoadOptions, Timings, WhisperModel, WhisperSession};

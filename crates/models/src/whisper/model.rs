@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use tensoryard_audio::{LogMel, MelFilters};
 use tensoryard_formats::OpenOptions;
@@ -185,6 +186,7 @@ impl WhisperModel {
             session,
             decoders: HashMap::new(),
             mask: Vec::new(),
+            timings: Timings::default(),
         })
     }
 }
@@ -206,6 +208,20 @@ fn tokenizer(checkpoint: &WhisperCheckpoint) -> Result<Tokenizer, Error> {
     Tokenizer::from_parts(vocabulary.tokens.clone(), &vocabulary.merges)
 }
 
+/// Where the time of a session went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Timings {
+    /// Windows encoded.
+    pub encoder_runs: usize,
+    /// Time in the encoder.
+    pub encoder: Duration,
+    /// Steps of the decoder, of one or more tokens.
+    pub decoder_runs: usize,
+    /// Time in the decoder.
+    pub decoder: Duration,
+}
+
 /// One stream through a model.
 #[derive(Debug)]
 pub struct WhisperSession {
@@ -213,6 +229,7 @@ pub struct WhisperSession {
     session: Session,
     decoders: HashMap<DecoderShape, Arc<Graph>>,
     mask: Vec<f32>,
+    timings: Timings,
 }
 
 impl WhisperSession {
@@ -234,6 +251,11 @@ impl WhisperSession {
     /// The runtime session, for plans and memory figures.
     pub fn runtime(&mut self) -> &mut Session {
         &mut self.session
+    }
+
+    /// Where the time since the last call went.
+    pub fn take_timings(&mut self) -> Timings {
+        std::mem::take(&mut self.timings)
     }
 
     /// The graph that encodes a window.
@@ -286,8 +308,12 @@ impl SpeechModel for WhisperSession {
 
     fn encode(&mut self, mel: &[f32]) -> Result<(), Error> {
         self.check_mel(mel)?;
+        let start = Instant::now();
         let graph = Arc::clone(&self.model.encoder);
-        self.session.run(&graph, &[Input::f32(MEL, mel)]).map(|_| ()).map_err(run_error)
+        self.session.run(&graph, &[Input::f32(MEL, mel)]).map_err(run_error)?;
+        self.timings.encoder_runs += 1;
+        self.timings.encoder += start.elapsed();
+        Ok(())
     }
 
     fn decode(
@@ -297,6 +323,7 @@ impl SpeechModel for WhisperSession {
         rows: &[usize],
         logits: &mut Vec<f32>,
     ) -> Result<(), Error> {
+        let start = Instant::now();
         let n_text_ctx = self.model.config.sizes.n_text_ctx;
         let end = position.saturating_add(tokens.len());
         if tokens.is_empty() || end > n_text_ctx {
@@ -327,7 +354,10 @@ impl SpeechModel for WhisperSession {
             Input::i32(ROWS, &rows),
         ];
         let outputs = self.session.run(&graph, &inputs).map_err(run_error)?;
-        outputs.read_f32(LOGITS, logits).map_err(run_error)
+        outputs.read_f32(LOGITS, logits).map_err(run_error)?;
+        self.timings.decoder_runs += 1;
+        self.timings.decoder += start.elapsed();
+        Ok(())
     }
 }
 
