@@ -87,20 +87,15 @@ impl MatMul<'_, '_> {
     #[inline(always)]
     fn stream<S: Simd, E: PanelElement>(mut self, s: S, data: &[E]) {
         let (n, k) = (self.rows.n(), self.rows.k());
-        let unit = if n <= 2 * S::STREAM_ROWS { S::STREAM_ROWS } else { S::TILE_ROWS };
         let mut tile = TileBuffer::default();
         for panel in self.panels.clone() {
             let elements = &data[panel * PANEL_ROWS * k..][..PANEL_ROWS * k];
-            for first in (0..n).step_by(unit) {
-                let rows = first..n.min(first + unit);
-                let part = self.rows.slice(rows.clone());
-                if unit == S::STREAM_ROWS {
-                    stream(s, elements, &part, &mut tile.0, PANEL_ROWS);
-                } else {
-                    tile::tile(s, elements, &part, &mut tile.0, PANEL_ROWS);
-                }
-                self.finish(s, &tile, rows, panel);
+            if n <= S::STREAM_ROWS {
+                stream(s, elements, &self.rows, &mut tile.0, PANEL_ROWS);
+            } else {
+                tile::tile(s, elements, &self.rows, &mut tile.0, PANEL_ROWS);
             }
+            self.finish(s, &tile, 0..n, panel);
         }
     }
 
@@ -191,12 +186,10 @@ impl Kernel for MatMul<'_, '_> {
     fn simd<S: Simd>(self, s: S) {
         let n = self.rows.n();
         match self.weights {
-            Weights::Packed(panels) if n <= S::TILE_ROWS.max(2 * S::STREAM_ROWS) => {
-                match panels.data() {
-                    PanelData::F32(data) => self.stream(s, data),
-                    PanelData::F16(data) => self.stream(s, data),
-                }
-            }
+            Weights::Packed(panels) if n <= S::TILE_ROWS => match panels.data() {
+                PanelData::F32(data) => self.stream(s, data),
+                PanelData::F16(data) => self.stream(s, data),
+            },
             Weights::Packed(_) | Weights::Rows(_) => self.blocks(s),
         }
     }
