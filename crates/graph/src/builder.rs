@@ -227,6 +227,8 @@ impl GraphBuilder {
             let inner = self.inner.borrow();
             let of = inner.view_of(base.id);
             let base_bytes = inner.tensors[of.root.index()].layout.extent_bytes();
+            // A view without elements reads nothing, wherever a slice of an empty base would begin.
+            let offset_bytes = if layout.shape().is_empty() { 0 } else { offset_bytes };
             let start = of.offset_bytes.saturating_add(offset_bytes);
             let end = start.saturating_add(layout.extent_bytes());
             if end > base_bytes {

@@ -6,3 +6,4 @@ mod builder;
 mod data;
 mod rules;
 mod versions;
+mod views;
