@@ -1,0 +1,3 @@
+//! Tests of the CPU device from outside.
+
+mod conformance;
