@@ -8,7 +8,8 @@ use crate::{DType, Layout, Op, OpError, Shape, Tensor};
 /// `dst[m, n] = Σ_k weight[k, m] · x[k, n]` for each outer index.
 ///
 /// weight: f32 or f16 `[k, m, b2, b3]`, rows without gaps. x: f32 `[k, n, c2, c3]`, rows without
-/// gaps; c2 and c3 are multiples of b2 and b3. dst: f32 `[m, n, c2, c3]`, contiguous.
+/// gaps; c2 and c3 are multiples of b2 and b3, and neighbouring matrices of x share one of weight:
+/// that of index i2 · b2 / c2. dst: f32 `[m, n, c2, c3]`, contiguous.
 /// Sums are taken in f32.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[doc(alias = "ggml_mul_mat")]

@@ -5,7 +5,8 @@ use std::panic::Location;
 use super::{Declare, OperandSpec, Operands};
 use crate::{DType, Layout, Op, OpError, Tensor};
 
-/// Which function [`Unary`] applies.
+/// Which function [`Unary`] applies. NaN gives NaN; at −∞, [`UnaryKind::Gelu`],
+/// [`UnaryKind::GeluErf`] and [`UnaryKind::Silu`] give 0, their limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[doc(alias = "ggml_unary_op")]
 pub enum UnaryKind {
