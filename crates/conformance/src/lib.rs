@@ -2,8 +2,8 @@
 //!
 //! * [`oracle`]: what every op means; [`mod@interpret`]: whole graphs by it, without planning.
 //! * [`cases`]: named cases with awkward inputs; [`suite`]: runs them on a device.
-//! * [`reference`]: devices that compute by the oracle, in memory of their own.
-//! * [`random_graph`]: seeded graphs over all ops, to test planning with.
+//! * [`mod@reference`]: devices that compute by the oracle, in memory of their own.
+//! * [`random_graph`]: seeded graphs over all ops; [`fuzz`]: runs them on any devices.
 //!
 //! For tests only. A backend's test file calls [`suite::run_suite`] and asserts the report.
 
@@ -12,6 +12,7 @@ pub mod cases;
 pub mod compare;
 pub mod data;
 pub mod expect;
+pub mod fuzz;
 pub mod interpret;
 pub mod oracle;
 pub mod random_graph;

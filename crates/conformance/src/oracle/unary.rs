@@ -13,6 +13,8 @@ pub(super) fn unary(op: &Unary, sources: Sources<'_>) -> Result<Vec<f64>, Oracle
 /// The function of one value.
 pub(super) fn apply(kind: UnaryKind, x: f64) -> f64 {
     match kind {
+        // The limit, where the formula is a product of zero and infinity.
+        UnaryKind::Gelu | UnaryKind::GeluErf | UnaryKind::Silu if x == f64::NEG_INFINITY => 0.0,
         UnaryKind::Abs => x.abs(),
         UnaryKind::Exp => x.exp(),
         UnaryKind::Gelu => {

@@ -107,6 +107,9 @@ impl ReferenceBackend {
             }
             values = compute(&sources)?;
         }
+        if let Some(fault) = self.options.fault {
+            fault(&step.op, &mut values);
+        }
         Dense::scatter(&values, &step.dst.layout, &mut memory.lock()[start..]);
         Ok(())
     }

@@ -46,6 +46,8 @@ pub struct ReferenceOptions {
     pub reads: Vec<String>,
     /// The longest row of a source that it claims.
     pub max_row: usize,
+    /// Changes the values of every step's result, to see whether a test notices.
+    pub fault: Option<fn(&StepOp, &mut [f64])>,
 }
 
 impl ReferenceOptions {
@@ -63,6 +65,7 @@ impl ReferenceOptions {
             epilogue: 3,
             reads: Vec::new(),
             max_row: usize::MAX,
+            fault: None,
         }
     }
 

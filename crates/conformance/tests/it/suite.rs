@@ -3,6 +3,7 @@
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_conformance::{Expectation, Fusion, SuiteOptions, run_suite};
 use tensoryard_graph::OpKind;
+use tensoryard_runtime::StepOp;
 
 /// `TENSORYARD_CONFORMANCE_ALL=1` runs every case; otherwise about one in six.
 #[test]
@@ -71,4 +72,40 @@ fn an_expected_failure_that_passes_is_an_error() {
     let panic = std::panic::catch_unwind(|| report.assert_ok()).unwrap_err();
     let text = panic.downcast_ref::<String>().unwrap();
     assert!(text.contains("passes, though: no longer true"), "{text}");
+}
+
+/// A share of wrong elements that a careless comparison would let pass.
+fn last_element_off(_: &StepOp, values: &mut [f64]) {
+    if let Some(last) = values.last_mut() {
+        *last = *last * 1.001 + 1e-3;
+    }
+}
+
+fn nan_becomes_zero(_: &StepOp, values: &mut [f64]) {
+    values.iter_mut().filter(|v| v.is_nan()).for_each(|v| *v = 0.0);
+}
+
+#[test]
+fn small_faults_are_noticed() {
+    let report = |fault: fn(&StepOp, &mut [f64]), filter: &str| {
+        let options = ReferenceOptions { fault: Some(fault), ..ReferenceOptions::new("faulty") };
+        let filter = Some(filter.to_owned());
+        run_suite(&options.build(), &SuiteOptions { filter, one_in: 8, ..SuiteOptions::default() })
+    };
+    for op in OpKind::ALL {
+        let report = report(last_element_off, &format!("{}/", op.name()));
+        // What passes has no elements, ends in an infinity or an id, or fails for an id anyway.
+        let may_pass = *op == OpKind::View || 2 * report.failed.len() > report.passed;
+        assert!(
+            may_pass,
+            "{}: {} failed, {} passed",
+            op.name(),
+            report.failed.len(),
+            report.passed
+        );
+    }
+    let report = report(nan_becomes_zero, "unary/");
+    let special = |name: &str| name.contains("values=special");
+    assert!(report.failed.iter().any(|(name, _)| special(name)));
+    assert!(report.failed.iter().all(|(name, _)| special(name)), "{report}");
 }

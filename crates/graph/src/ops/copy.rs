@@ -18,7 +18,7 @@ pub struct Copy {
     pub dtype: DType,
 }
 
-/// Writes the elements of x over those of base, converting the type as [`Copy`] does.
+/// Writes the elements of x over those of base, converting the type as [`struct@Copy`] does.
 /// The result is the new version of base.
 ///
 /// x: f32 or f16, any layout. base: f32 or f16, a view of state or of an op's result, with
@@ -81,7 +81,7 @@ impl Declare for CopyInto {
 }
 
 impl<'g> Tensor<'g> {
-    /// The elements in a new contiguous tensor of the same type: see [`Copy`].
+    /// The elements in a new contiguous tensor of the same type: see [`struct@Copy`].
     /// Errors: a type other than f32, f16 or i32.
     #[track_caller]
     #[must_use]
@@ -90,7 +90,7 @@ impl<'g> Tensor<'g> {
         self.builder.apply(Op::from(Copy { dtype }), &[Some(self)], Location::caller())
     }
 
-    /// The elements in a new contiguous tensor of type `dtype`: see [`Copy`].
+    /// The elements in a new contiguous tensor of type `dtype`: see [`struct@Copy`].
     /// Errors: types between which there is no conversion.
     #[track_caller]
     #[must_use]
