@@ -6,9 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tensoryard_audio::{AudioError, AudioSource, MelSpectrogram, load_mono_16k};
+use tensoryard_audio::{
+    AudioError, AudioSource, HOP_SAMPLES, LogMel, MelSpectrogram, WINDOW_FRAMES, WINDOW_SAMPLES,
+    load_mono_16k,
+};
 use tensoryard_cpu::CpuDriver;
-use tensoryard_models::whisper::decode::SpeechModel as _;
 use tensoryard_models::whisper::transcribe::MelSource;
 use tensoryard_models::whisper::{LoadOptions, WhisperModel, WhisperSession, transcribe};
 use tensoryard_runtime::{AbortSignal, Registry, RegistryError, Selected};
@@ -130,15 +132,30 @@ pub struct Transcriber {
 }
 
 /// Frames of a recording, as the decoding loop asks for them.
-struct Frames(MelSpectrogram);
+struct Frames {
+    /// The recording and 30 s of silence behind it.
+    mel: MelSpectrogram,
+    n_frames: usize,
+}
+
+impl Frames {
+    fn new(log_mel: &LogMel, samples: &[f32], threads: usize) -> Self {
+        let mel = log_mel.compute(samples, WINDOW_SAMPLES, threads);
+        Self { mel, n_frames: samples.len() / HOP_SAMPLES }
+    }
+}
 
 impl MelSource for Frames {
     fn n_frames(&self) -> usize {
-        self.0.n_frames()
+        self.n_frames
     }
 
     fn window(&self, first: usize, n: usize) -> Vec<f32> {
-        self.0.window(first, n)
+        self.mel.window(first, n)
+    }
+
+    fn window_with_silence(&self) -> Option<Vec<f32>> {
+        (self.n_frames < WINDOW_FRAMES).then(|| self.mel.window(0, WINDOW_FRAMES))
     }
 }
 
@@ -204,8 +221,7 @@ impl Transcriber {
     ) -> Result<Transcript, SpeechError> {
         let model = Arc::clone(self.session.model());
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mel = Frames(model.log_mel().recording(samples, threads.min(2)));
-        debug_assert_eq!(model.log_mel().n_mels(), self.session.dims().n_mels);
+        let mel = Frames::new(model.log_mel(), samples, threads.min(2));
         let tokenizer = model.tokenizer();
         let session = &mut self.session;
         Ok(transcribe::transcribe(session, &mel, tokenizer, &self.options, observer)?)

@@ -32,6 +32,13 @@ pub trait MelSource {
     ///
     /// Only asked for frames that exist.
     fn window(&self, first: usize, n: usize) -> Vec<f32>;
+
+    /// The first window of a recording shorter than 30 s with the spectrogram of the silence
+    /// that follows, shape `[n_mels, 3000]`; `None` for a longer recording. Languages are told
+    /// from it, as the original does.
+    fn window_with_silence(&self) -> Option<Vec<f32>> {
+        None
+    }
 }
 
 /// Options of a transcription. The defaults are those of the original at temperature 0.
@@ -177,11 +184,17 @@ impl<'a> Run<'a> {
                 first: self.done_frames,
                 frames: WINDOW_FRAMES.min(self.total_frames - self.done_frames),
             };
-            self.encode(model, span)?;
+            let mut is_encoded = false;
             let language = match self.language {
                 Some(language) => language,
-                None => self.detect_language(model)?,
+                None => {
+                    is_encoded = self.encode_for_detection(model, span)?;
+                    self.detect_language(model)?
+                }
             };
+            if !is_encoded {
+                self.encode(model, span)?;
+            }
             let prompt = &self.history[self.forgotten..];
             let observer = &mut *self.observer;
             let window =
@@ -209,6 +222,21 @@ impl<'a> Run<'a> {
         }
         window.resize(WINDOW_FRAMES * n_mels, 0.0);
         model.encode(&window)
+    }
+
+    /// Encodes the window that the language is told from; whether that is the window itself.
+    fn encode_for_detection<M: SpeechModel + ?Sized>(
+        &mut self,
+        model: &mut M,
+        span: WindowSpan,
+    ) -> Result<bool, Error> {
+        let Some(window) = self.mel.window_with_silence() else {
+            return self.encode(model, span).map(|()| true);
+        };
+        if self.observer.should_stop() {
+            return Err(Error::Stopped);
+        }
+        model.encode(&window).map(|()| false)
     }
 
     fn detect_language<M: SpeechModel + ?Sized>(
