@@ -185,9 +185,10 @@ pub(crate) fn hugging_face_merges(json: &str) -> Result<Vec<BytePair>, Error> {
 /// The multilingual `tokenizer.json` in circulation lacks the first merge
 /// (`Ġ t`), without which its own `Ġthe` cannot be reached; the ids are whole.
 fn merge_order(vocabulary: &Vocabulary, merges: &[BytePair]) -> Result<MergeOrder, Error> {
+    if merges_are_in_id_order(vocabulary, merges) {
+        return Ok(MergeOrder::ById);
+    }
     let mut pairs = HashMap::with_capacity(merges.len());
-    let mut last_id = None;
-    let mut in_id_order = true;
     for (rank, (left, right)) in merges.iter().enumerate() {
         let find = |bytes: &[u8]| {
             vocabulary.id(bytes).ok_or_else(|| {
@@ -196,11 +197,19 @@ fn merge_order(vocabulary: &Vocabulary, merges: &[BytePair]) -> Result<MergeOrde
             })
         };
         let merged = find(&[left.as_slice(), right.as_slice()].concat())?;
-        in_id_order &= last_id < Some(merged);
-        last_id = Some(merged);
         pairs.entry((find(left)?, find(right)?)).or_insert((rank as u32, merged));
     }
-    Ok(if in_id_order { MergeOrder::ById } else { MergeOrder::ByPair(pairs) })
+    Ok(MergeOrder::ByPair(pairs))
+}
+
+/// Whether each merge makes a token with a higher id than the merge before it.
+fn merges_are_in_id_order(vocabulary: &Vocabulary, merges: &[BytePair]) -> bool {
+    let mut tokens = vocabulary.tokens.iter();
+    merges.iter().all(|(left, right)| {
+        tokens.any(|token| {
+            token.strip_prefix(left.as_slice()).is_some_and(|rest| rest == right.as_slice())
+        })
+    })
 }
 
 fn token_bytes(spelling: &ByteSpelling, id: usize, printable: &str) -> Result<Vec<u8>, Error> {
