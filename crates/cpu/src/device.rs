@@ -1,20 +1,24 @@
 //! The CPU as a device of the runtime.
 //!
 //! Results go to plain host memory; weights of matrix products and
-//! convolutions are kept packed. Each opened backend has a thread team of its
-//! own; sessions that should share one share the backend.
+//! convolutions are kept packed. Backends of one device that use the same
+//! number of threads share one team and take turns, so that any number of
+//! sessions has no more threads than one. A backend of one thread computes on
+//! the caller's and shares nothing.
 
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tensoryard_graph::ops::Op;
 use tensoryard_graph::{DType, Layout, OpKind};
 use tensoryard_runtime::{
     AbortSignal, Backend, BackendOptions, Bindings, BufferType, Device, DeviceError, DeviceInfo,
-    DeviceKind, Driver, MatrixOp, MemoryInfo, OpCase, Program, Step, StepOp, Unsupported,
-    WeightUse, host_buffer_type,
+    DeviceKind, Driver, MemoryInfo, OpCase, Program, Step, StepOp, Unsupported, WeightUse,
+    host_buffer_type,
 };
 
+use crate::check::takes_panels;
 use crate::isa::{Isa, feature_names};
 use crate::packed::{PackedMatrix, is_packed, packed_buffer_type};
 use crate::program::{CpuProgram, Runner};
@@ -58,6 +62,9 @@ impl Driver for CpuDriver {
 pub struct CpuDevice {
     info: DeviceInfo,
     isa: Isa,
+    share_all: bool,
+    /// Teams in use, by their number of threads.
+    teams: Mutex<HashMap<usize, Weak<Mutex<Workers>>>>,
     buffer_types: [Arc<dyn BufferType>; 2],
 }
 
@@ -78,8 +85,40 @@ impl CpuDevice {
                 kind: DeviceKind::Cpu,
             },
             isa,
+            share_all: false,
+            teams: Mutex::default(),
             buffer_types: [Arc::clone(host_buffer_type()), Arc::clone(packed_buffer_type())],
         }
+    }
+}
+
+impl CpuDevice {
+    /// Shares even the smallest step among all threads, which costs time: for tests.
+    #[must_use]
+    pub fn sharing_every_step(mut self) -> Self {
+        self.share_all = true;
+        self
+    }
+
+    /// The team of so many threads, made when nobody has it.
+    fn workers(&self, threads: usize) -> Result<Arc<Mutex<Workers>>, DeviceError> {
+        let new = || {
+            let team = Team::new(threads).map_err(|error| DeviceError::Thread {
+                device: self.info.name.clone(),
+                reason: error.to_string(),
+            })?;
+            Ok(Arc::new(Mutex::new(Workers { team, runner: Runner::default() })))
+        };
+        if threads == 1 {
+            return new();
+        }
+        let mut teams = self.teams.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(workers) = teams.get(&threads).and_then(Weak::upgrade) {
+            return Ok(workers);
+        }
+        let workers = new()?;
+        teams.insert(threads, Arc::downgrade(&workers));
+        Ok(workers)
     }
 }
 
@@ -145,11 +184,9 @@ impl Device for CpuDevice {
             0 => available,
             asked => asked.min(available),
         };
-        let team = Team::new(threads).map_err(|error| DeviceError::Thread {
-            device: name.clone(),
-            reason: error.to_string(),
-        })?;
-        Ok(Box::new(CpuBackend { device: name, isa: self.isa, team, runner: Runner::default() }))
+        let workers = self.workers(threads)?;
+        let (isa, share_all) = (self.isa, self.share_all);
+        Ok(Box::new(CpuBackend { device: name, isa, threads, share_all, workers }))
     }
 }
 
@@ -165,13 +202,9 @@ fn supports(case: &OpCase<'_>) -> Result<(), &'static str> {
         if layout.strides().iter().any(|stride| !stride.is_multiple_of(element)) {
             return Err("strides that are no whole number of elements");
         }
-        if case.buffer_type(index).is_some_and(is_packed) {
-            if !takes_panels(case.op, index) {
-                return Err("packed weights are read by matrix products and row look-up only");
-            }
-            if PackedMatrix::of(layout).is_none() {
-                return Err("a view of packed weights");
-            }
+        let is_panels = case.buffer_type(index).is_some_and(is_packed);
+        if is_panels && !takes_panels(case.op, index, layout) {
+            return Err("packed weights are read as the matrix that they were packed as");
         }
     }
     match case.op {
@@ -201,38 +234,38 @@ fn supports(case: &OpCase<'_>) -> Result<(), &'static str> {
     }
 }
 
-fn takes_panels(op: &StepOp, operand: usize) -> bool {
-    let takes = match op {
-        StepOp::Op(op) => matches!(op, Op::MulMat(_) | Op::Conv1d(_) | Op::GetRows(_)),
-        StepOp::Matrix { base: MatrixOp::MulMat(_) | MatrixOp::Conv1d(_), .. } => true,
-        StepOp::NormAffine { .. } => false,
-    };
-    takes && operand == 0
-}
-
-/// An opened CPU: a thread team and the memory that it works in.
-struct CpuBackend {
-    device: String,
-    isa: Isa,
+/// A thread team and the memory that it works in.
+struct Workers {
     team: Team,
     runner: Runner,
 }
 
+/// An opened CPU.
+struct CpuBackend {
+    device: String,
+    isa: Isa,
+    threads: usize,
+    share_all: bool,
+    workers: Arc<Mutex<Workers>>,
+}
+
 impl Backend for CpuBackend {
     fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
-        Ok(Arc::new(CpuProgram::compile(&self.device, steps, self.team.size())?))
+        let (threads, share_all) = (self.threads, self.share_all);
+        Ok(Arc::new(CpuProgram::compile(&self.device, steps, threads, share_all)?))
     }
 
     fn submit(
         &mut self,
         program: &dyn Program,
-        bindings: &Bindings<'_>,
+        bindings: &mut Bindings<'_>,
         abort: &AbortSignal,
     ) -> Result<(), DeviceError> {
         let foreign = || DeviceError::ForeignProgram { device: self.device.clone() };
         let program = program.as_any().downcast_ref::<CpuProgram>().ok_or_else(foreign)?;
-        let (team, isa) = (&mut self.team, self.isa);
-        self.runner.run(&self.device, team, isa, program, bindings, abort)
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Workers { team, runner } = &mut *workers;
+        runner.run(&self.device, team, self.isa, program, bindings, abort)
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {

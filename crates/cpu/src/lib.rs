@@ -6,6 +6,7 @@
 //! split work among threads, allocate or know tensors; whoever calls them
 //! does. Unsafe code is confined to the modules marked here.
 
+mod check;
 mod device;
 pub mod isa;
 pub mod kernels;

@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::sync::{Arc, LazyLock};
 
-use tensoryard_graph::{DType, Layout};
+use tensoryard_graph::Layout;
 use tensoryard_runtime::{BufferType, HostMemory, Memory, MemoryError};
 
 use crate::pack::{PANEL_ALIGNMENT, PackSource, PanelType, Panels, pack_all};
@@ -40,11 +40,7 @@ pub(crate) struct PackedMatrix {
 impl PackedMatrix {
     /// Three dimensions are convolution weights, fewer a matrix.
     pub fn of(layout: &Layout) -> Option<Self> {
-        let panel_type = match layout.dtype() {
-            DType::F32 => PanelType::F32,
-            DType::F16 => PanelType::F16,
-            _ => return None,
-        };
+        let panel_type = PanelType::from_dtype(layout.dtype())?;
         let [d0, d1, d2, d3] = layout.shape().dims();
         let (k, rows) = if layout.shape().rank() == 3 { (d0 * d1, d2) } else { (d0, d1) };
         let possible = layout.is_contiguous() && d3 == 1 && !layout.shape().is_empty();
@@ -80,6 +76,10 @@ impl BufferType for PackedBufferType {
     }
 
     fn is_host(&self) -> bool {
+        false
+    }
+
+    fn takes_views(&self) -> bool {
         false
     }
 
@@ -163,7 +163,7 @@ impl Memory for PackedMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tensoryard_graph::Shape;
+    use tensoryard_graph::{DType, Shape};
     use tensoryard_runtime::{Buffer, Usage};
 
     #[test]

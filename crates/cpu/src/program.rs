@@ -14,11 +14,12 @@ use tensoryard_runtime::{
 };
 
 use crate::Isa;
+use crate::check::check_step;
 use crate::packed::{PackedMatrix, PackedMemory, is_packed};
 use crate::span::SharedSlice;
-use crate::steps::{self, CpuStep, Failure};
+use crate::steps::{CpuStep, Failure};
 use crate::team::{ChunkCounter, Member, Stopped, Team, TeamError};
-use crate::view::{Place, RegionBase};
+use crate::view::{Place, RegionBase, Stored};
 
 /// Steps of a program, ready to run.
 #[derive(Debug)]
@@ -48,19 +49,26 @@ impl Program for CpuProgram {
 
 impl CpuProgram {
     /// Compiles steps for a team of `members`.
-    pub fn compile(device: &str, steps: &[Step], members: usize) -> Result<Self, DeviceError> {
+    pub fn compile(
+        device: &str,
+        steps: &[Step],
+        members: usize,
+        share_all: bool,
+    ) -> Result<Self, DeviceError> {
         let mut program = Self { steps: Vec::new(), regions: Vec::new(), scratch_len: 0 };
         for step in steps {
+            let refuse = |reason| {
+                let (device, step) = (device.to_owned(), step.name.clone());
+                DeviceError::Compile { device, step, reason }
+            };
+            check_step(step).map_err(refuse)?;
             let dst = program.place(&step.dst, true);
             let sources: Vec<Option<Place>> = step
                 .sources
                 .iter()
                 .map(|source| source.as_ref().map(|operand| program.place(operand, false)))
                 .collect();
-            let compiled = CpuStep::new(step, dst, sources, members).map_err(|reason| {
-                let (device, step) = (device.to_owned(), step.name.clone());
-                DeviceError::Compile { device, step, reason }
-            })?;
+            let compiled = CpuStep::new(step, dst, sources, members, share_all);
             program.scratch_len = program.scratch_len.max(compiled.scratch_len());
             program.steps.push(compiled);
         }
@@ -80,6 +88,8 @@ impl CpuProgram {
             region,
             offset_bytes: operand.offset_bytes,
             layout: operand.layout,
+            // Checked before: other types have no kernels.
+            stored: Stored::of(operand.layout.dtype()).unwrap_or(Stored::F32),
             aliasing: if is_written { Aliasing::Disjoint } else { operand.aliasing },
             packed,
         };
@@ -122,6 +132,33 @@ impl CpuProgram {
                 return Err(unfit("the bound memory is not aligned for its elements"));
             }
             bases.push(RegionBase(base));
+        }
+        self.check_apart(device, bases)
+    }
+
+    /// What is written shares no byte with any other region: a forged plan could say otherwise.
+    fn check_apart(&self, device: &str, bases: &[RegionBase]) -> Result<(), DeviceError> {
+        let range = |index: usize| {
+            let start = bases[index].0 as usize;
+            start..start + self.regions[index].bytes
+        };
+        for written in (0..bases.len()).filter(|&index| self.regions[index].is_written) {
+            let own = range(written);
+            let overlapping = (0..bases.len()).find(|&other| {
+                let other_range = range(other);
+                let both = !own.is_empty() && !other_range.is_empty();
+                both && other != written
+                    && other_range.start < own.end
+                    && own.start < other_range.end
+            });
+            if let Some(other) = overlapping {
+                let (a, b) = (self.regions[written].region, self.regions[other].region);
+                return Err(DeviceError::Compile {
+                    device: device.to_owned(),
+                    step: format!("{a:?}"),
+                    reason: format!("it is bound to memory of {b:?}"),
+                });
+            }
         }
         Ok(())
     }
@@ -180,7 +217,7 @@ impl Runner {
         team: &mut Team,
         isa: Isa,
         program: &CpuProgram,
-        bindings: &Bindings<'_>,
+        bindings: &mut Bindings<'_>,
         abort: &AbortSignal,
     ) -> Result<(), DeviceError> {
         program.resolve(device, bindings, &mut self.bases)?;
@@ -200,7 +237,9 @@ impl Runner {
         let (bases, counters) = (&self.bases, &self.counters);
         let outcome = team.run(|member| {
             let own = member.index() * part..(member.index() + 1) * part;
-            let scratch = steps::own_scratch(scratch, own);
+            // SAFETY: each member takes the part of its own index, once a run.
+            #[allow(unsafe_code, reason = "the parts of the scratch memory are disjoint")]
+            let scratch = unsafe { scratch.slice_mut(own) };
             let mut was_shared = false;
             for (number, step) in program.steps.iter().enumerate() {
                 let is_shared = step.is_shared() && members > 1;
@@ -215,7 +254,8 @@ impl Runner {
                 let mut context =
                     Context { isa, member, bases, scratch, counter, is_shared, abort };
                 if let Err(failure) = step.run(&mut context) {
-                    if !any_failed.swap(true, std::sync::atomic::Ordering::Relaxed)
+                    if !matches!(failure, Failure::Elsewhere)
+                        && !any_failed.swap(true, std::sync::atomic::Ordering::Relaxed)
                         && let Ok(mut slot) = failed.lock()
                     {
                         *slot = Some((number, failure));
@@ -233,10 +273,10 @@ impl Runner {
                 let step = program.steps[number].name().to_owned();
                 DeviceError::Value { device: device.to_owned(), step, reason }
             }
-            (TeamError::Panicked { message, .. }, None) => {
+            (TeamError::Panicked { message, .. }, _) => {
                 DeviceError::Panicked { device: device.to_owned(), message }
             }
-            (other, None) => {
+            (other, _) => {
                 DeviceError::Panicked { device: device.to_owned(), message: other.to_string() }
             }
         })

@@ -23,6 +23,26 @@ use crate::kernels::convert::f16_to_f32_row;
 use crate::pack::Panels;
 use crate::packed::PackedMatrix;
 
+/// How the elements of an operand are stored: the types that steps compute with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    F32,
+    F16,
+    I32,
+}
+
+impl Stored {
+    /// `None` for a type that no step takes.
+    pub fn of(dtype: DType) -> Option<Self> {
+        match dtype {
+            DType::F32 => Some(Stored::F32),
+            DType::F16 => Some(Stored::F16),
+            DType::I32 => Some(Stored::I32),
+            _ => None,
+        }
+    }
+}
+
 /// An operand of a compiled step.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -30,6 +50,7 @@ pub(crate) struct Place {
     pub region: usize,
     pub offset_bytes: usize,
     pub layout: Layout,
+    pub stored: Stored,
     pub aliasing: Aliasing,
     /// The matrix in panels, if that is what lies there.
     pub packed: Option<PackedMatrix>,
@@ -71,6 +92,7 @@ impl RegionBase {
 pub(crate) struct SrcView<'a> {
     base: *const u8,
     layout: &'a Layout,
+    stored: Stored,
 }
 
 impl<'a> SrcView<'a> {
@@ -80,11 +102,15 @@ impl<'a> SrcView<'a> {
     /// `region` is the place's region in this run, large enough for the place, and while the
     /// view lives nobody writes to the tensor's elements.
     pub unsafe fn new(region: RegionBase, place: &'a Place) -> Self {
-        Self { base: region.at(place), layout: &place.layout }
+        Self { base: region.at(place), layout: &place.layout, stored: place.stored }
     }
 
     pub fn layout(&self) -> &'a Layout {
         self.layout
+    }
+
+    pub fn stored(&self) -> Stored {
+        self.stored
     }
 
     /// Address of the element that begins row `row`, counted over all outer dimensions.
@@ -180,24 +206,25 @@ impl<'a> SrcView<'a> {
         'a: 's,
     {
         let n = self.layout.shape()[0];
-        match (self.layout.dtype(), self.layout.has_contiguous_rows()) {
-            (DType::F32, true) => self.row(row),
-            (DType::F16, true) => {
+        match (self.stored, self.layout.has_contiguous_rows()) {
+            (Stored::F32, true) => self.row(row),
+            (Stored::F16, true) => {
                 f16_to_f32_row(isa, self.row::<f16>(row), &mut scratch[..n]);
                 &scratch[..n]
             }
-            (DType::F16, false) => {
+            (Stored::F16, false) => {
                 for (index, value) in scratch[..n].iter_mut().enumerate() {
                     *value = self.element::<f16>(row, index).to_f32();
                 }
                 &scratch[..n]
             }
-            _ => {
+            (Stored::F32, false) => {
                 for (index, value) in scratch[..n].iter_mut().enumerate() {
                     *value = self.element::<f32>(row, index);
                 }
                 &scratch[..n]
             }
+            (Stored::I32, _) => unreachable!("ids are not read as floats"),
         }
     }
 
@@ -234,6 +261,7 @@ unsafe fn slice<'a, T: Pod>(base: *const u8, len: usize) -> &'a [T] {
 pub(crate) struct DstView<'a> {
     base: *mut u8,
     layout: &'a Layout,
+    stored: Stored,
     rows: Range<usize>,
     memory: PhantomData<&'a mut [u8]>,
 }
@@ -246,11 +274,16 @@ impl<'a> DstView<'a> {
     /// while the view lives nobody else reads or writes these rows.
     pub unsafe fn new(region: RegionBase, place: &'a Place, rows: Range<usize>) -> Self {
         assert!(rows.end <= place.layout.shape().rows());
-        Self { base: region.at(place), layout: &place.layout, rows, memory: PhantomData }
+        let base = region.at(place);
+        Self { base, layout: &place.layout, stored: place.stored, rows, memory: PhantomData }
     }
 
     pub fn layout(&self) -> &'a Layout {
         self.layout
+    }
+
+    pub fn stored(&self) -> Stored {
+        self.stored
     }
 
     pub fn rows(&self) -> Range<usize> {

@@ -213,11 +213,24 @@ impl GraphBuilder {
         }))
     }
 
-    /// Adds a view of `base`, or keeps the error and returns a placeholder.
+    /// Adds a view of `base`, or keeps the error and returns a placeholder. The offset counts
+    /// from the first element of `base`.
     pub(crate) fn apply_view<'g>(
         &'g self,
         base: Tensor<'g>,
         offset_bytes: usize,
+        layout: Result<Layout, OpError>,
+        location: &'static Location<'static>,
+    ) -> Tensor<'g> {
+        let start = self.root_of(base.id).1.saturating_add(offset_bytes);
+        self.apply_view_at(base, start, layout, location)
+    }
+
+    /// As [`GraphBuilder::apply_view`], the offset counting from the root.
+    pub(crate) fn apply_view_at<'g>(
+        &'g self,
+        base: Tensor<'g>,
+        start: usize,
         layout: Result<Layout, OpError>,
         location: &'static Location<'static>,
     ) -> Tensor<'g> {
@@ -228,12 +241,12 @@ impl GraphBuilder {
             let of = inner.view_of(base.id);
             let base_bytes = inner.tensors[of.root.index()].layout.extent_bytes();
             // A view without elements reads nothing, wherever a slice of an empty base would begin.
-            let offset_bytes = if layout.shape().is_empty() { 0 } else { offset_bytes };
-            let start = of.offset_bytes.saturating_add(offset_bytes);
+            let start = if layout.shape().is_empty() { of.offset_bytes } else { start };
             let end = start.saturating_add(layout.extent_bytes());
             if end > base_bytes {
                 return Err(OpError::OutsideBase { start, end, base_bytes });
             }
+            check_alignment(&layout, start)?;
             let version = inner.tensors[base.id.index()].version;
             Ok((layout, ViewOf { root: of.root, offset_bytes: start }, version))
         };
@@ -298,6 +311,12 @@ impl GraphBuilder {
         self.inner.borrow().tensors[id.index()].name.clone()
     }
 
+    pub(crate) fn root_of(&self, id: TensorId) -> (Layout, usize) {
+        let inner = self.inner.borrow();
+        let of = inner.view_of(id);
+        (inner.tensors[of.root.index()].layout, of.offset_bytes)
+    }
+
     pub(crate) fn is_op(&self, id: TensorId) -> bool {
         self.inner.borrow().tensors[id.index()].op().is_some()
     }
@@ -328,6 +347,24 @@ impl GraphBuilder {
             desc.name.clone_from(&name);
         }
         inner.outputs.insert(name, id);
+    }
+}
+
+/// Elements of a view must lie where elements of their type can be read.
+fn check_alignment(layout: &Layout, offset_bytes: usize) -> Result<(), OpError> {
+    let alignment = layout.dtype().alignment();
+    let wanted = "whole elements apart";
+    if !offset_bytes.is_multiple_of(alignment) {
+        let value = offset_bytes.to_string();
+        return Err(OpError::Parameter { name: "offset in bytes", value, wanted });
+    }
+    let mut strides = layout.strides().into_iter().zip(layout.shape().dims());
+    match strides.find(|&(stride, dim)| dim > 1 && !stride.is_multiple_of(alignment)) {
+        Some((stride, _)) => {
+            let value = stride.to_string();
+            Err(OpError::Parameter { name: "stride in bytes", value, wanted })
+        }
+        None => Ok(()),
     }
 }
 

@@ -89,10 +89,12 @@ impl<'g> Tensor<'g> {
         self.builder.apply_view(self, 0, layout.map_err(OpError::from), Location::caller())
     }
 
-    /// Elements at any byte offset and byte strides inside the memory of this tensor's root.
-    /// Rows may overlap, as the windows of a convolution do.
+    /// Elements at byte strides from `offset_bytes` on, which counts from this tensor's first
+    /// element, inside the memory of its root. Rows may overlap, as the windows of a
+    /// convolution do.
     ///
-    /// Errors: an extent outside the root; a shape that overflows.
+    /// Errors: an extent outside the root; an offset or strides that are no whole number of
+    /// elements; a shape that overflows.
     #[track_caller]
     #[must_use]
     #[doc(alias = "ggml_view_4d")]
@@ -105,6 +107,15 @@ impl<'g> Tensor<'g> {
             layout.map_err(OpError::from),
             Location::caller(),
         )
+    }
+
+    /// The whole tensor that owns the memory, at this tensor's version: after a write into a
+    /// part of a tensor, the way to all of it.
+    #[track_caller]
+    #[must_use]
+    pub fn whole(self) -> Self {
+        let (layout, _) = self.builder.root_of(self.id);
+        self.builder.apply_view_at(self, 0, Ok(layout), Location::caller())
     }
 
     /// `len` neighbours along dimension `dim`, from `start` on.

@@ -43,6 +43,12 @@ pub trait BufferType: Send + Sync + fmt::Debug {
     /// Whether buffers are plain host memory with tensors in their usual form.
     fn is_host(&self) -> bool;
 
+    /// Whether a part of a tensor can be looked at where it lies. Types that convert tensors
+    /// hold whole ones only.
+    fn takes_views(&self) -> bool {
+        true
+    }
+
     /// Memory of `size` bytes.
     ///
     /// # Errors

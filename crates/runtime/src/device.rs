@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tensoryard_graph::{Layout, Op, OpKind};
+use tensoryard_graph::{Layout, OpKind};
 
 use crate::{BufferType, DeviceError, Memory, Region, Step, StepOp};
 
@@ -69,14 +69,6 @@ impl<'a> OpCase<'a> {
     /// The kind of memory that a source is known to lie in.
     pub fn buffer_type(&self, source: usize) -> Option<&'a dyn BufferType> {
         self.buffer_types.get(source).copied().flatten()
-    }
-
-    /// The op, unless several are fused.
-    pub fn single_op(&self) -> Option<&'a Op> {
-        match self.op {
-            StepOp::Op(op) => Some(op),
-            StepOp::NormAffine { .. } | StepOp::Matrix { .. } => None,
-        }
     }
 }
 
@@ -169,7 +161,7 @@ pub trait Backend: Send {
     fn submit(
         &mut self,
         program: &dyn Program,
-        bindings: &Bindings<'_>,
+        bindings: &mut Bindings<'_>,
         abort: &AbortSignal,
     ) -> Result<(), DeviceError>;
 
@@ -180,7 +172,7 @@ pub trait Backend: Send {
     fn synchronize(&mut self) -> Result<(), DeviceError>;
 }
 
-/// The memory of one region.
+/// The memory of one region, as long as nothing is submitted.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound<'a> {
     /// The memory.
@@ -192,8 +184,9 @@ pub struct Bound<'a> {
 /// The memory that the regions of a program stand for.
 ///
 /// Made by the executor from a shared borrow of the weights and exclusive borrows of state and
-/// workspace that last as long as the run: a device may write where its steps have their
-/// destination, and nobody else looks meanwhile.
+/// workspace that last as long as the run. What is looked up borrows the bindings, and submitting
+/// borrows them exclusively: while a device writes where its steps have their destination, nobody
+/// else looks.
 #[derive(Debug)]
 pub struct Bindings<'a> {
     pub(crate) weights: Vec<Bound<'a>>,
@@ -201,9 +194,9 @@ pub struct Bindings<'a> {
     pub(crate) chunks: Vec<Bound<'a>>,
 }
 
-impl<'a> Bindings<'a> {
+impl Bindings<'_> {
     /// The memory of a region, if the plan has it.
-    pub fn get(&self, region: Region) -> Option<Bound<'a>> {
+    pub fn get(&self, region: Region) -> Option<Bound<'_>> {
         match region {
             Region::Weight(n) => self.weights.get(n as usize),
             Region::State(n) => self.states.get(n as usize),

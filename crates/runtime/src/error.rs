@@ -205,6 +205,16 @@ pub enum PlanError {
         /// Layout in the graph.
         wanted: Layout,
     },
+    /// A view of a tensor in memory that holds whole tensors only.
+    #[error("{tensor:?} is a view of {root:?}, which {buffer_type} holds as a whole")]
+    WholeTensorsOnly {
+        /// Name of the view.
+        tensor: String,
+        /// Name of the tensor that it looks into.
+        root: String,
+        /// Name of the buffer type.
+        buffer_type: String,
+    },
     /// No device can run the op.
     #[error("no device runs {op} {tensor:?}: {reasons}")]
     Unsupported {

@@ -144,7 +144,7 @@ impl Backend for ReferenceBackend {
     fn submit(
         &mut self,
         program: &dyn Program,
-        bindings: &Bindings<'_>,
+        bindings: &mut Bindings<'_>,
         abort: &AbortSignal,
     ) -> Result<(), DeviceError> {
         let device = &self.options.name;

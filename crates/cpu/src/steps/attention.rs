@@ -2,14 +2,13 @@
 #![allow(unsafe_code)]
 
 use half::f16;
-use tensoryard_graph::DType;
 
 use super::{CpuStep, Failure, rows_of};
 use crate::kernels::attention::{AnyHeads, Attention, Heads, attention_scratch_len};
 use crate::kernels::rows::AnyRows;
 use crate::program::Context;
 use crate::span::DstRows;
-use crate::view::{Place, SrcView};
+use crate::view::{Place, SrcView, Stored};
 
 const Q: usize = 0;
 const K: usize = 1;
@@ -59,24 +58,26 @@ impl CpuStep {
         };
         let heads = |index: usize| {
             let view = view(self.source(index));
-            match view.layout().dtype() {
-                DType::F16 => AnyHeads::F16(heads_of(view.heads::<f16>(batch), view)),
-                _ => AnyHeads::F32(heads_of(view.heads::<f32>(batch), view)),
+            match view.stored() {
+                Stored::F16 => AnyHeads::F16(heads_of(view.heads::<f16>(batch), view)),
+                Stored::F32 => AnyHeads::F32(heads_of(view.heads::<f32>(batch), view)),
+                Stored::I32 => unreachable!("the shape rule takes float heads only"),
             }
         };
         let q = view(self.source(Q));
         let mask = self.optional(MASK).map(|place| {
             let view = view(place);
             let [n_kv, n_q, ..] = view.layout().shape().dims();
-            match view.layout().dtype() {
-                DType::F16 => {
+            match view.stored() {
+                Stored::F16 => {
                     let (data, stride) = (view.matrix::<f16>([0, 0]), view.row_stride::<f16>());
                     AnyRows::F16(rows_of(data, stride, n_q, n_kv))
                 }
-                _ => {
+                Stored::F32 => {
                     let (data, stride) = (view.matrix::<f32>([0, 0]), view.row_stride::<f32>());
                     AnyRows::F32(rows_of(data, stride, n_q, n_kv))
                 }
+                Stored::I32 => unreachable!("the shape rule takes float masks only"),
             }
         });
         let q = heads_of(q.heads::<f32>(batch), q);

@@ -2,13 +2,12 @@
 #![allow(unsafe_code)]
 
 use half::f16;
-use tensoryard_graph::DType;
 
 use super::{CpuStep, Failure};
 use crate::Isa;
 use crate::kernels::convert::f32_to_f16_row;
 use crate::program::Context;
-use crate::view::{DstView, SrcView};
+use crate::view::{DstView, SrcView, Stored};
 
 impl CpuStep {
     /// Copies source `from` over the destination, row by row.
@@ -42,11 +41,12 @@ pub(super) fn copy_row(
     let n = src.layout().shape()[0];
     let from_rows = src.layout().has_contiguous_rows();
     let to_rows = dst.layout().has_contiguous_rows();
-    match (src.layout().dtype(), dst.layout().dtype()) {
-        (DType::I32, _) => move_row::<i32>(src, src_row, dst, dst_row),
+    match (src.stored(), dst.stored()) {
+        (Stored::I32, _) | (_, Stored::I32) => move_row::<i32>(src, src_row, dst, dst_row),
         // A half float is moved as it is: a signalling NaN would not survive the way through f32.
-        (DType::F16, DType::F16) => move_row::<f16>(src, src_row, dst, dst_row),
-        (_, DType::F16) => {
+        (Stored::F16, Stored::F16) => move_row::<f16>(src, src_row, dst, dst_row),
+        (Stored::F32, Stored::F32) => move_row::<f32>(src, src_row, dst, dst_row),
+        (Stored::F32, Stored::F16) => {
             if from_rows && to_rows {
                 f32_to_f16_row(isa, src.row(src_row), dst.row_mut::<f16>(dst_row));
             } else {
@@ -56,8 +56,7 @@ pub(super) fn copy_row(
                 }
             }
         }
-        (DType::F32, _) => move_row::<f32>(src, src_row, dst, dst_row),
-        (_, _) => {
+        (Stored::F16, Stored::F32) => {
             let values = src.row_f32(isa, src_row, scratch);
             if to_rows {
                 dst.row_mut::<f32>(dst_row).copy_from_slice(&values[..n]);

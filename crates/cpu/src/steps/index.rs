@@ -5,13 +5,12 @@
 #![allow(unsafe_code)]
 
 use half::f16;
-use tensoryard_graph::DType;
 
 use super::copy::copy_row;
 use super::{CpuStep, Failure};
 use crate::kernels::convert::f16_to_f32_row;
 use crate::program::Context;
-use crate::view::{DstView, Place, SrcView, panels};
+use crate::view::{DstView, Place, SrcView, Stored, panels};
 
 /// Indices, checked against a number of rows.
 struct Ids<'a> {
@@ -64,9 +63,10 @@ impl CpuStep {
                     continue;
                 }
                 let source = id + rows * (batch % d2 + d2 * (batch / d2));
-                match table.layout.dtype() {
-                    DType::F16 => f16_to_f32_row(isa, plain.row::<f16>(source), out),
-                    _ => out.copy_from_slice(plain.row::<f32>(source)),
+                match table.stored {
+                    Stored::F16 => f16_to_f32_row(isa, plain.row::<f16>(source), out),
+                    Stored::F32 => out.copy_from_slice(plain.row::<f32>(source)),
+                    Stored::I32 => unreachable!("the shape rule takes float tables only"),
                 }
             }
         })
@@ -83,8 +83,7 @@ impl CpuStep {
         let [_, c2, c3, _] = id_place.layout.shape().dims();
         let count = x.layout.shape()[1];
         let n = self.dst.layout.shape()[0];
-        // Rows may be written twice, the later one wins: members share batches or, where there
-        // is one batch, the columns of none, so that each row has one writer.
+        // Two ids may name one row, where the later wins: one member writes all of a batch, in order.
         self.for_ranges(context, b2 * b3, |batches, scratch| {
             for batch in batches {
                 let own = batch * rows..(batch + 1) * rows;

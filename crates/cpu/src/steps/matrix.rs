@@ -8,8 +8,8 @@
 use std::ops::Range;
 
 use half::f16;
+use tensoryard_graph::Op;
 use tensoryard_graph::ops::{Conv1d, UnaryKind};
-use tensoryard_graph::{DType, Op};
 use tensoryard_runtime::{MatrixOp, StepOp};
 
 use super::{CpuStep, Failure, rows_of};
@@ -21,7 +21,7 @@ use crate::kernels::rows::{AnyRows, Rows};
 use crate::pack::{PANEL_ROWS, Panels};
 use crate::program::Context;
 use crate::span::DstRows;
-use crate::view::{Place, SrcView, panels};
+use crate::view::{Place, SrcView, Stored, panels};
 
 /// Work of one chunk: small enough that the abort signal is seen soon.
 const CHUNK_FLOPS: f64 = 200e6;
@@ -133,11 +133,12 @@ impl CpuStep {
         if !context.is_shared {
             return Ok(());
         }
-        context.member.barrier().map_err(|_| Failure::Aborted)?;
+        // A barrier fails when another member did, which that member reports.
+        context.member.barrier().map_err(|_| Failure::Elsewhere)?;
         if context.member.index() == 0 {
             context.counter.reset();
         }
-        context.member.barrier().map_err(|_| Failure::Aborted)
+        context.member.barrier().map_err(|_| Failure::Elsewhere)
     }
 
     fn product<'a>(
@@ -192,15 +193,16 @@ impl CpuStep {
             let at = [outer[0] / (c2 / d2).max(1), outer[1] / (c3 / d3).max(1)];
             (d0, place.layout.strides()[1] / place.layout.dtype().block_bytes(), Some(at))
         };
-        let rows = match place.layout.dtype() {
-            DType::F16 => {
+        let rows = match place.stored {
+            Stored::F16 => {
                 let data = outer.map_or_else(|| view.all::<f16>(), |at| view.matrix(at));
                 AnyRows::F16(rows_of(data, stride, m, k))
             }
-            _ => {
+            Stored::F32 => {
                 let data = outer.map_or_else(|| view.all::<f32>(), |at| view.matrix(at));
                 AnyRows::F32(rows_of(data, stride, m, k))
             }
+            Stored::I32 => unreachable!("the shape rule takes float weights only"),
         };
         Weight::Plain(rows)
     }

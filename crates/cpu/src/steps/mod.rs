@@ -20,7 +20,6 @@ use tensoryard_runtime::{MatrixOp, Step, StepOp};
 use crate::kernels::rows::Rows;
 use crate::kernels::unary::UnaryOp;
 use crate::program::Context;
-use crate::span::SharedSlice;
 use crate::view::Place;
 
 pub(crate) use matrix::activation_of;
@@ -34,6 +33,8 @@ const SHARED_FLOPS: f64 = 100_000.0;
 pub(crate) enum Failure {
     /// The abort signal was given.
     Aborted,
+    /// Another member failed, and reports it.
+    Elsewhere,
     /// An operand holds a value that the op does not take.
     Value(String),
 }
@@ -51,13 +52,15 @@ pub(crate) struct CpuStep {
 }
 
 impl CpuStep {
-    /// Prepares a step for a team of `members`.
+    /// Prepares a checked step for a team of `members`. With `share_all` even the smallest step
+    /// is shared.
     pub fn new(
         step: &Step,
         dst: Place,
         sources: Vec<Option<Place>>,
         members: usize,
-    ) -> Result<Self, String> {
+        share_all: bool,
+    ) -> Self {
         let mut compiled = Self {
             name: step.name.clone(),
             op: step.op,
@@ -67,12 +70,12 @@ impl CpuStep {
             scratch_len: 0,
             chunks: 1,
         };
-        compiled.check()?;
         let (bytes, flops) = compiled.work();
-        compiled.is_shared = members > 1 && (bytes >= SHARED_BYTES || flops >= SHARED_FLOPS);
+        let is_large = bytes >= SHARED_BYTES || flops >= SHARED_FLOPS;
+        compiled.is_shared = members > 1 && (share_all || is_large);
         compiled.scratch_len = compiled.needed_scratch();
         compiled.chunks = if compiled.is_shared { members } else { 1 };
-        Ok(compiled)
+        compiled
     }
 
     pub fn name(&self) -> &str {
@@ -97,18 +100,6 @@ impl CpuStep {
 
     fn optional(&self, index: usize) -> Option<&Place> {
         self.sources.get(index).and_then(Option::as_ref)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let required = match &self.op {
-            StepOp::Op(op) => op.operands().iter().filter(|spec| !spec.optional).count(),
-            StepOp::NormAffine { .. } => 3,
-            StepOp::Matrix { .. } => 2,
-        };
-        match (0..required).find(|&index| self.optional(index).is_none()) {
-            Some(index) => Err(format!("operand {index} is absent")),
-            None => Ok(()),
-        }
     }
 
     /// Bytes touched and operations done, roughly.
@@ -225,11 +216,4 @@ fn rows_of<T>(data: &[T], stride: usize, n: usize, k: usize) -> Rows<'_, T> {
         Some(rows) => rows,
         None => unreachable!("{n} rows of {k} at {stride} in {}, as the layout says", data.len()),
     }
-}
-
-/// The part of the shared scratch memory that belongs to one member.
-#[allow(unsafe_code)]
-pub(crate) fn own_scratch<'a>(scratch: SharedSlice<'a, f32>, own: Range<usize>) -> &'a mut [f32] {
-    // SAFETY: each member asks for the part of its own index, and once a run.
-    unsafe { scratch.slice_mut(own) }
 }

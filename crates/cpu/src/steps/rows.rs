@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use half::f16;
-use tensoryard_graph::DType;
 
 use super::{CpuStep, Failure};
 use crate::kernels::norm::{
@@ -11,7 +10,7 @@ use crate::kernels::norm::{
 use crate::kernels::rows::AnyRow;
 use crate::kernels::soft_max::{soft_max_row, soft_max_row_in_place};
 use crate::program::Context;
-use crate::view::{DstView, SrcView};
+use crate::view::{DstView, SrcView, Stored};
 
 /// Which normalisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +78,10 @@ impl CpuStep {
                     let [_, m1, m2, m3] = mask.layout().shape().dims();
                     let (i1, i2, i3) = (row % d1, row / d1 % d2, row / d1 / d2);
                     let row = i1 % m1 + m1 * (i2 % m2 + m2 * (i3 % m3));
-                    match mask.layout().dtype() {
-                        DType::F16 => AnyRow::F16(mask.row::<f16>(row)),
-                        _ => AnyRow::F32(mask.row::<f32>(row)),
+                    match mask.stored() {
+                        Stored::F16 => AnyRow::F16(mask.row::<f16>(row)),
+                        Stored::F32 => AnyRow::F32(mask.row::<f32>(row)),
+                        Stored::I32 => unreachable!("the shape rule takes float masks only"),
                     }
                 });
                 let out = dst.row_mut::<f32>(row);

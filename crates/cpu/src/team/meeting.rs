@@ -194,7 +194,7 @@ impl Meeting {
             let passed = || self.phase.0.load(Ordering::SeqCst) != phase;
             self.inside.wait_until(self.spins, || {
                 passed()
-                    || self.poisoned.load(Ordering::Relaxed)
+                    || self.poisoned.load(Ordering::SeqCst)
                     || self.left.load(Ordering::SeqCst) > 0
             });
             // A member leaves only after this barrier was passed, unless it left it out.

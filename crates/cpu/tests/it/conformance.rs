@@ -19,7 +19,8 @@ fn one_in() -> usize {
 fn every_level_computes_what_the_oracle_says() {
     for isa in Isa::available() {
         for threads in [1, 2] {
-            let device: Arc<dyn Device> = Arc::new(CpuDevice::new(isa));
+            // The cases are small; shared among threads all the same, they take every path.
+            let device: Arc<dyn Device> = Arc::new(CpuDevice::new(isa).sharing_every_step());
             let options = SuiteOptions { threads, one_in: one_in(), ..SuiteOptions::default() };
             let report = run_suite(&device, &options);
             assert!(report.failed.is_empty(), "{isa}, {threads} threads: {report}");

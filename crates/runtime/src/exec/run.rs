@@ -1,6 +1,6 @@
 //! One run of a plan: inputs in, for each split its copies and its program, outputs out.
 
-use tensoryard_graph::{DType, Graph, Origin, TensorId};
+use tensoryard_graph::{DType, Graph, Layout, Origin, TensorId};
 
 use crate::{
     AbortSignal, Backend, Bindings, Bound, Buffer, DeviceError, MemoryError, Plan, RunError, State,
@@ -32,6 +32,8 @@ impl<'a> Input<'a> {
 struct Located<'a> {
     buffer: &'a Buffer,
     offset_bytes: usize,
+    /// Layout of the weight or state tensor that owns the memory.
+    root_layout: Option<Layout>,
 }
 
 /// Runs a plan. `backends` are the queues that it was planned with, in the same order.
@@ -64,9 +66,9 @@ pub fn run(
         if abort.is_aborted() {
             return Err(DeviceError::Cancelled.into());
         }
-        let bindings = bind(plan, weights, state, workspace)?;
+        let mut bindings = bind(plan, weights, state, workspace)?;
         let backend = &mut backends[split.device.0];
-        backend.submit(&*split.program, &bindings, abort)?;
+        backend.submit(&*split.program, &mut bindings, abort)?;
         // The bindings borrow state and workspace, so the work must end with them.
         backend.synchronize()?;
     }
@@ -151,13 +153,16 @@ fn locate<'a>(
         Origin::Weight => weights.get(&root.name).map(|weight| Located {
             buffer: weight.buffer(),
             offset_bytes: weight.offset_bytes() + within,
+            root_layout: Some(*weight.layout()),
         }),
-        Origin::State => state
-            .get(&root.name)
-            .map(|tensor| Located { buffer: tensor.buffer(), offset_bytes: within }),
+        Origin::State => state.get(&root.name).map(|tensor| Located {
+            buffer: tensor.buffer(),
+            offset_bytes: within,
+            root_layout: Some(*tensor.layout()),
+        }),
         Origin::Input | Origin::Op(_) => plan.memory.locate(id).and_then(|place| {
             let buffer = workspace.chunk(plan, place.chunk)?;
-            Some(Located { buffer, offset_bytes: place.offset_bytes })
+            Some(Located { buffer, offset_bytes: place.offset_bytes, root_layout: None })
         }),
     };
     located.ok_or_else(|| RunError::PlanMismatch(format!("{:?} has no memory", root.name)))
@@ -170,11 +175,18 @@ fn bind<'a>(
     workspace: &'a mut Workspace,
 ) -> Result<Bindings<'a>, RunError> {
     let (state, workspace): (&'a State, &'a Workspace) = (state, workspace);
-    let external = |ids: &[TensorId]| {
+    let external = |ids: &[TensorId], origin: Origin| {
         ids.iter()
             .map(|&id| {
+                if plan.graph.tensor(id).origin != origin {
+                    let name = &plan.graph.tensor(id).name;
+                    return Err(RunError::PlanMismatch(format!(
+                        "{name:?} is no {}",
+                        origin.name()
+                    )));
+                }
                 let located = locate(plan, id, weights, state, workspace)?;
-                check_residence(plan, id, located.buffer)?;
+                check_residence(plan, id, &located)?;
                 let memory = located.buffer.memory();
                 Ok(Bound { memory, offset_bytes: located.offset_bytes })
             })
@@ -187,22 +199,30 @@ fn bind<'a>(
         Ok(Bound { memory: buffer.memory(), offset_bytes: 0 })
     });
     Ok(Bindings {
-        weights: external(&plan.weights)?,
-        states: external(&plan.states)?,
+        weights: external(&plan.weights, Origin::Weight)?,
+        states: external(&plan.states, Origin::State)?,
         chunks: chunks.collect::<Result<Vec<_>, RunError>>()?,
     })
 }
 
-/// A plan is bound to memory of the kinds that it was made for, and to no other.
-fn check_residence(plan: &Plan, id: TensorId, buffer: &Buffer) -> Result<(), RunError> {
+/// A plan is bound to memory of the kinds and layouts that it was made for, and to no other.
+fn check_residence(plan: &Plan, id: TensorId, located: &Located<'_>) -> Result<(), RunError> {
+    let desc = plan.graph.tensor(id);
+    let name = &desc.name;
     let planned = plan.residence.of(id).map(|kind| kind.name());
-    let found = buffer.buffer_type().name();
-    if planned == Some(found) {
-        return Ok(());
+    let found = located.buffer.buffer_type().name();
+    if planned != Some(found) {
+        let planned = planned.unwrap_or("no memory");
+        let problem = format!("{name:?} lies in {found}, planned for {planned}");
+        return Err(RunError::PlanMismatch(problem));
     }
-    let name = &plan.graph.tensor(id).name;
-    let planned = planned.unwrap_or("no memory");
-    Err(RunError::PlanMismatch(format!("{name:?} lies in {found}, planned for {planned}")))
+    match located.root_layout {
+        Some(layout) if layout != desc.layout => {
+            let problem = format!("{name:?} is {layout}, planned for {}", desc.layout);
+            Err(RunError::PlanMismatch(problem))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// Reads an f32 output of the plan that the workspace ran last.

@@ -71,9 +71,9 @@ impl Residence {
     /// Looks every live weight and state tensor of the graph up.
     ///
     /// # Errors
-    /// One that is missing or has another layout.
+    /// One that is missing or has another layout; a view of one that is kept as a whole.
     pub fn new(graph: &Graph, weights: &Weights, state: &State) -> Result<Self, PlanError> {
-        let mut kinds = vec![None; graph.len()];
+        let mut kinds: Vec<Option<Arc<dyn BufferType>>> = vec![None; graph.len()];
         for id in graph.ids().filter(|&id| graph.is_live(id)) {
             let desc = graph.tensor(id);
             let (kind, found) = match desc.origin {
@@ -96,6 +96,16 @@ impl Residence {
             if found != desc.layout {
                 let (name, wanted) = (desc.name.clone(), desc.layout);
                 return Err(PlanError::LeafLayout { kind, name, found, wanted });
+            }
+        }
+        for id in graph.ids().filter(|&id| graph.is_live(id) && graph.root(id) != id) {
+            let root = graph.root(id);
+            if let Some(kind) = kinds[root.index()].as_ref().filter(|kind| !kind.takes_views()) {
+                return Err(PlanError::WholeTensorsOnly {
+                    tensor: graph.tensor(id).name.clone(),
+                    root: graph.tensor(root).name.clone(),
+                    buffer_type: kind.name().to_owned(),
+                });
             }
         }
         Ok(Self { kinds })

@@ -270,6 +270,13 @@ impl Placer<'_> {
         let mut pins = pins.to_vec();
         pins.sort_by_key(|pin| pin.tensor);
         for pin in pins {
+            if pin.tensor.index() >= self.graph.len() {
+                return Err(PlanError::Pin {
+                    tensor: pin.tensor.to_string(),
+                    device: format!("device {}", pin.device.0),
+                    reason: format!("graph {:?} has no such tensor", self.graph.name()),
+                });
+            }
             let desc = self.graph.tensor(pin.tensor);
             let refuse = |device: String, reason: String| PlanError::Pin {
                 tensor: desc.name.clone(),

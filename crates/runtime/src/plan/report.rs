@@ -17,6 +17,7 @@ impl Plan {
             let kind = self.memory.pools[*pool].buffer_type.name();
             _ = writeln!(text, "  chunk {index}: {bytes} bytes of {kind}");
         }
+        let mut operations = self.operations.iter();
         for (number, split) in self.splits.iter().enumerate() {
             let device = &self.devices[split.device.0].device.info().name;
             _ = writeln!(text, "  split {number} on {device}");
@@ -34,13 +35,10 @@ impl Plan {
                     .iter()
                     .map(|source| source.as_ref().map_or_else(|| "-".to_owned(), place))
                     .collect();
-                let reason = self
-                    .graph
-                    .ids()
-                    .find(|&id| self.graph.tensor(id).name == step.name)
-                    .map_or_else(String::new, |id| {
-                        format!(" because {}", self.placement.reason(id).text())
-                    });
+                let node = operations.next().and_then(|operation| operation.nodes.last());
+                let reason = node.map_or_else(String::new, |&id| {
+                    format!(" because {}", self.placement.reason(id).text())
+                });
                 _ = writeln!(
                     text,
                     "    {} = {}({}) -> {} {}{reason}",
