@@ -109,8 +109,8 @@ pub fn run_random(seed: u64, scene: &Scene) -> Result<Outcome, Box<dyn Error>> {
             else {
                 continue;
             };
-            let mut actual = Vec::new();
-            exec::read_output(&plan, &name, &weights, &state, &workspace, &mut actual)?;
+            let mut actual: Vec<f32> = Vec::new();
+            exec::read_output(&plan, &name, DType::F32, &weights, &state, &workspace, &mut actual)?;
             let actual: Vec<f64> = actual.iter().map(|&v| f64::from(v)).collect();
             let found = compare(&expected.data, &actual).judge(scene.accuracy, DType::F32);
             if let Some(complaint) = found {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tensoryard_graph::Graph;
+use tensoryard_graph::{DType, Graph};
 
 use crate::exec::{self, Input, State, Workspace};
 use crate::registry::Selected;
@@ -188,7 +188,36 @@ impl Outputs<'_> {
     /// # Errors
     /// A name that is no output of the graph; another type.
     pub fn read_f32(&self, name: &str, dst: &mut Vec<f32>) -> Result<(), RunError> {
+        self.read(name, DType::F32, dst)
+    }
+
+    /// Values of an f16 output, elements in order, as bits.
+    ///
+    /// # Errors
+    /// A name that is no output of the graph; another type.
+    pub fn f16_bits(&self, name: &str) -> Result<Vec<u16>, RunError> {
+        let mut values = Vec::new();
+        self.read(name, DType::F16, &mut values)?;
+        Ok(values)
+    }
+
+    /// Values of an i32 output, elements in order.
+    ///
+    /// # Errors
+    /// A name that is no output of the graph; another type.
+    pub fn i32(&self, name: &str) -> Result<Vec<i32>, RunError> {
+        let mut values = Vec::new();
+        self.read(name, DType::I32, &mut values)?;
+        Ok(values)
+    }
+
+    fn read<T: bytemuck::Pod>(
+        &self,
+        name: &str,
+        wanted: DType,
+        dst: &mut Vec<T>,
+    ) -> Result<(), RunError> {
         let Session { weights, state, workspace, .. } = self.session;
-        exec::read_output(&self.plan, name, weights, state, workspace, dst)
+        exec::read_output(&self.plan, name, wanted, weights, state, workspace, dst)
     }
 }

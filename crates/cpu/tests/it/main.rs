@@ -1,3 +1,6 @@
 //! Tests of the CPU device from outside.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails here has found its fault")]
+
 mod conformance;
+mod device;

@@ -1,5 +1,6 @@
 //! One run of a plan: inputs in, for each split its copies and its program, outputs out.
 
+use bytemuck::Pod;
 use tensoryard_graph::{DType, Graph, Layout, Origin, TensorId};
 
 use crate::{
@@ -57,6 +58,7 @@ pub fn run(
         let (given, planned) = (backends.len(), plan.devices.len());
         return Err(RunError::PlanMismatch(format!("{given} backends for {planned} devices")));
     }
+    workspace.begin_run();
     workspace.reserve(plan)?;
     write_inputs(plan, workspace, inputs)?;
     for split in &plan.splits {
@@ -72,6 +74,7 @@ pub fn run(
         // The bindings borrow state and workspace, so the work must end with them.
         backend.synchronize()?;
     }
+    workspace.end_run(plan);
     Ok(())
 }
 
@@ -225,29 +228,37 @@ fn check_residence(plan: &Plan, id: TensorId, located: &Located<'_>) -> Result<(
     }
 }
 
-/// Reads an f32 output of the plan that the workspace ran last.
+/// Reads an output of the plan that the workspace ran last: its elements in order, as they are
+/// stored.
 ///
 /// # Errors
-/// A name that is no output; another type; a destination of another length.
-pub fn read_output(
+/// A name that is no output; a workspace that another run has used since; a type other than
+/// `wanted`, where one is given.
+pub fn read_output<T: Pod>(
     plan: &Plan,
     name: &str,
+    wanted: DType,
     weights: &Weights,
     state: &State,
     workspace: &Workspace,
-    dst: &mut Vec<f32>,
+    dst: &mut Vec<T>,
 ) -> Result<(), RunError> {
-    let id = plan.graph.output(name).ok_or_else(|| RunError::NotAnOutput(name.to_owned()))?;
+    let unknown = || RunError::NotAnOutput(name.to_owned());
+    let id = plan.graph.output(name).ok_or_else(unknown)?;
+    if !workspace.holds_results_of(plan) {
+        return Err(unknown());
+    }
     let layout = *plan.graph.layout(id);
-    if layout.dtype() != DType::F32 {
-        return Err(RunError::OutputType { name: name.to_owned(), layout, wanted: "f32" });
+    if layout.dtype() != wanted || size_of::<T>() != wanted.block_bytes() {
+        let wanted = wanted.name();
+        return Err(RunError::OutputType { name: name.to_owned(), layout, wanted });
     }
     let located = locate(plan, id, weights, state, workspace)?;
     let memory = located.buffer.memory();
     dst.clear();
     dst.try_reserve_exact(layout.shape().elements())
         .map_err(|_| MemoryError::Allocation { bytes: layout.data_bytes() })?;
-    dst.resize(layout.shape().elements(), 0.0);
+    dst.resize(layout.shape().elements(), T::zeroed());
     memory.read_tensor(located.offset_bytes, &layout, bytemuck::cast_slice_mut(dst))?;
     Ok(())
 }

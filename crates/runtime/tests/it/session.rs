@@ -192,3 +192,35 @@ fn an_id_outside_its_table_stops_the_run() {
         [-0.0; 2]
     );
 }
+
+#[test]
+fn outputs_are_read_as_their_own_type() {
+    let graph = build(|g| {
+        let ids = g.input("ids", DType::I32, [3]);
+        ids.reshape([1, 3]).permute([1, 0, 2, 3]).cont().output("ids");
+        g.input("x", DType::F32, [2]).cast(DType::F16).output("half");
+    });
+    let mut session = open(&[&graph]);
+    let inputs = [Input::i32("ids", &[7, -1, 3]), Input::f32("x", &[1.5, -2.0])];
+    let outputs = session.run(&graph, &inputs).unwrap();
+    assert_eq!(outputs.i32("ids").unwrap(), [7, -1, 3]);
+    // 1.5 is 0x3e00 and -2 is 0xc000 in IEEE 754 binary16.
+    assert_eq!(outputs.f16_bits("half").unwrap(), [0x3e00, 0xc000]);
+    assert!(matches!(outputs.f32("half"), Err(RunError::OutputType { .. })));
+    assert!(matches!(outputs.i32("x"), Err(RunError::NotAnOutput(_))));
+}
+
+#[test]
+fn the_whole_of_a_tensor_is_read_after_a_write_into_a_part() {
+    let graph = build(|g| {
+        let a = g.input("x", DType::F32, [2, 3]).scale(1.0, 0.0);
+        let row = g.input("row", DType::F32, [2, 1]);
+        let written = row.copy_into(a.slice(1, 1, 1));
+        written.whole().scale(2.0, 0.0).output("all");
+    });
+    let mut session = open(&[&graph]);
+    let inputs =
+        [Input::f32("x", &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), Input::f32("row", &[-1.0, -2.0])];
+    let all = session.run(&graph, &inputs).unwrap().f32("all").unwrap();
+    assert_eq!(all, [2.0, 4.0, -2.0, -4.0, 10.0, 12.0]);
+}

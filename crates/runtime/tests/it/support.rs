@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tensoryard_conformance::data::MemoryWeights;
 use tensoryard_conformance::reference::ReferenceOptions;
-use tensoryard_graph::{Graph, OpKind};
+use tensoryard_graph::{DType, Graph, OpKind};
 use tensoryard_runtime::plan::verify::verify;
 use tensoryard_runtime::{
     AbortSignal, Backend, BackendOptions, Device, Input, Plan, PlanDevice, PlanError, PlanOptions,
@@ -109,8 +109,8 @@ impl Bench {
 
     pub fn output(&self, plan: &Plan, name: &str) -> Vec<f32> {
         let mut values = Vec::new();
-        exec::read_output(plan, name, &self.weights, &self.state, &self.workspace, &mut values)
-            .unwrap();
+        let Self { weights, state, workspace, .. } = self;
+        exec::read_output(plan, name, DType::F32, weights, state, workspace, &mut values).unwrap();
         values
     }
 }
