@@ -14,8 +14,6 @@ use bytemuck::try_cast_slice;
 use half::{bf16, f16};
 use tensoryard_tensor::DType;
 
-use crate::isa::Isa;
-use crate::kernels::convert::f16_to_f32_row;
 use crate::span::fits;
 
 /// Weight rows in one panel: two AVX-512 vectors.
@@ -296,18 +294,6 @@ impl<'a> Panels<'a> {
                 let dst = dst.as_chunks_mut::<2>().0;
                 dst.iter_mut().zip(row).for_each(|(out, value)| *out = value.to_le_bytes());
             }
-        }
-    }
-
-    /// Panel `panel` as `f32`.
-    ///
-    /// # Panics
-    /// When there is no such panel or `dst` does not hold its elements.
-    pub fn panel_to_f32(&self, isa: Isa, panel: usize, dst: &mut [f32]) {
-        let range = panel * self.panel_len()..(panel + 1) * self.panel_len();
-        match self.data {
-            PanelData::F32(data) => dst.copy_from_slice(&data[range]),
-            PanelData::F16(data) => f16_to_f32_row(isa, &data[range], dst),
         }
     }
 }

@@ -12,7 +12,6 @@ pub mod convert;
 pub mod elementwise;
 pub mod mat_mul;
 pub mod norm;
-pub mod reduce;
 pub mod rows;
 pub mod soft_max;
 pub mod unary;

@@ -7,7 +7,6 @@
 //! large numbers.
 
 use crate::isa::Isa;
-use crate::kernels::reduce::sum;
 use crate::kernels::rows::{Source, load, store};
 use crate::simd::{Kernel, Simd};
 
@@ -142,6 +141,25 @@ fn mask_lanes<S: Simd>(s: S, value: S::F, count: usize) -> S::F {
     s.store(value, &mut lanes);
     lanes[count..].fill(0.0);
     s.load(&lanes)
+}
+
+/// A vector whose lanes add up to the sum of the row.
+#[inline(always)]
+fn sum<S: Simd>(s: S, row: &[f32]) -> S::F {
+    // Several sums in parallel: an addition takes longer than a load.
+    let mut sums = [s.zero(); 4];
+    let mut blocks = row.chunks_exact(4 * S::LANES);
+    for block in blocks.by_ref() {
+        for (i, sum) in sums.iter_mut().enumerate() {
+            *sum = s.add(*sum, s.load(&block[i * S::LANES..]));
+        }
+    }
+    let rest = blocks.remainder();
+    for first in (0..rest.len()).step_by(S::LANES) {
+        let count = S::LANES.min(rest.len() - first);
+        sums[0] = s.add(sums[0], load(s, rest, first, count));
+    }
+    s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3]))
 }
 
 #[cfg(test)]

@@ -93,11 +93,6 @@ impl Member<'_> {
     pub fn share(&self, total: usize, granularity: usize) -> Range<usize> {
         split_even(total, granularity, self.size, self.index)
     }
-
-    /// The next chunk nobody has taken yet, for work of uneven size.
-    pub fn next_chunk(&self, counter: &ChunkCounter, chunks: usize) -> Option<usize> {
-        counter.next(chunks)
-    }
 }
 
 /// Part `index` of `parts` equal parts of `0..total`, cut at multiples of `granularity`.

@@ -129,7 +129,7 @@ fn chunks_are_given_out_once_each() {
     let sums = [AtomicUsize::new(0), AtomicUsize::new(0)];
     team.run(|member| {
         for (counter, sum) in counters.iter().zip(&sums) {
-            while let Some(chunk) = member.next_chunk(counter, 100) {
+            while let Some(chunk) = counter.next(100) {
                 sum.fetch_add(chunk + 1, Ordering::Relaxed);
             }
             member.barrier()?;

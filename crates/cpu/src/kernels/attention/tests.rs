@@ -113,9 +113,9 @@ impl Case {
         let shared = SharedSlice::new(&mut out);
         let split = attention.split(team.size());
         let counter = ChunkCounter::new();
-        team.run(|member| {
+        team.run(|_| {
             let mut scratch = vec![f32::NAN; attention.scratch_len(self.n_q)];
-            while let Some(chunk) = member.next_chunk(&counter, split.chunks()) {
+            while let Some(chunk) = counter.next(split.chunks()) {
                 let (head, queries) = split.chunk(chunk);
                 let first =
                     shared.as_mut_ptr().wrapping_add(queries.start * row + head * self.v_dim);

@@ -252,7 +252,7 @@ fn two_threads_compute_the_bits_of_one() {
                 let mine = member.index() * scratch_len..(member.index() + 1) * scratch_len;
                 // SAFETY: each member has its own part.
                 let scratch = unsafe { scratches.slice_mut(mine) };
-                while let Some(chunk) = member.next_chunk(&counter, split.chunks()) {
+                while let Some(chunk) = counter.next(split.chunks()) {
                     let (rows, panel_range) = split.chunk(chunk);
                     let first = shared.as_mut_ptr().wrapping_add(rows.start * m);
                     let columns =
