@@ -100,7 +100,20 @@ pub enum AudioError {
         /// The first failure.
         first: String,
     },
-    /// The audio is larger than a limit that the caller or this crate sets.
+    /// The audio is longer than the limit of the caller or of this crate.
+    #[error(
+        "{name}: the audio is longer than the limit of {limit} samples, {} at {rate} Hz",
+        length(*limit, *rate)
+    )]
+    TooLong {
+        /// Name of the source.
+        name: String,
+        /// The limit in samples at `rate`.
+        limit: u64,
+        /// Rate of the result in Hz.
+        rate: u32,
+    },
+    /// The file is larger than a limit that this crate sets.
     #[error("{name}: {what} is more than the limit of {limit}")]
     TooLarge {
         /// Name of the source.
@@ -136,4 +149,10 @@ pub enum AudioError {
         /// What is wrong.
         what: String,
     },
+}
+
+/// A number of samples as a length of time.
+fn length(samples: u64, rate: u32) -> String {
+    let seconds = samples as f64 / f64::from(rate.max(1));
+    if seconds < 3600.0 { format!("{seconds:.1} s") } else { format!("{:.1} h", seconds / 3600.0) }
 }

@@ -1,9 +1,14 @@
 //! From a source to mono samples at one rate: decode, mix, resample.
 //!
 //! Blocks pass through one at a time, so memory stays near the size of the
-//! result. Channels are averaged with equal weight.
+//! result, which has a limit unless the caller lifts it. Channels are averaged
+//! with equal weight.
 
+use crate::resample::check_rate;
 use crate::{AudioError, AudioReader, AudioSource, DecodeStats, Resampler, SPEECH_RATE};
+
+/// Most samples that are reserved on the word of a header: ten minutes at 16 kHz.
+const MAX_RESERVED_SAMPLES: f64 = 600.0 * SPEECH_RATE as f64;
 
 /// How [`load_mono`] loads.
 #[derive(Clone, Copy, Debug)]
@@ -11,14 +16,18 @@ use crate::{AudioError, AudioReader, AudioSource, DecodeStats, Resampler, SPEECH
 pub struct LoadOptions {
     /// Rate of the result in Hz.
     pub sample_rate: u32,
-    /// Most samples of the result; more is [`AudioError::TooLarge`].
+    /// Most samples of the result; more is [`AudioError::TooLong`].
     pub max_samples: Option<u64>,
 }
 
 impl LoadOptions {
-    /// 16 kHz, without a limit.
+    /// The limit unless another one is set: 24 hours at 16 kHz, 5.5 GB. It is
+    /// above any recording that is one file, a day at a microphone included.
+    pub const DEFAULT_MAX_SAMPLES: u64 = 24 * 3600 * SPEECH_RATE as u64;
+
+    /// 16 kHz, at most [`LoadOptions::DEFAULT_MAX_SAMPLES`].
     pub fn new() -> Self {
-        Self { sample_rate: SPEECH_RATE, max_samples: None }
+        Self { sample_rate: SPEECH_RATE, max_samples: Some(Self::DEFAULT_MAX_SAMPLES) }
     }
 
     /// Sets the rate of the result in Hz.
@@ -29,10 +38,17 @@ impl LoadOptions {
     }
 
     /// Limits the number of samples of the result. A compressed file of a few
-    /// megabytes can hold hours, so a program that serves others sets this.
+    /// megabytes can hold days, so a program that serves others sets this lower.
     #[must_use]
     pub fn max_samples(mut self, samples: u64) -> Self {
         self.max_samples = Some(samples);
+        self
+    }
+
+    /// Takes the limit away: the result may grow until memory ends.
+    #[must_use]
+    pub fn without_limit(mut self) -> Self {
+        self.max_samples = None;
         self
     }
 }
@@ -58,7 +74,8 @@ pub struct Loaded {
 /// A 16-bit mono WAV file at 16 kHz gives exactly `sample / 32768`.
 ///
 /// # Errors
-/// See [`AudioReader::open`]; also a sample rate that cannot be converted.
+/// See [`AudioReader::open`]; also a sample rate that cannot be converted, and
+/// more than [`LoadOptions::DEFAULT_MAX_SAMPLES`].
 pub fn load_mono_16k(source: impl Into<AudioSource>) -> Result<Vec<f32>, AudioError> {
     Ok(load_mono(source, LoadOptions::new())?.samples)
 }
@@ -72,12 +89,13 @@ pub fn load_mono(
     source: impl Into<AudioSource>,
     options: LoadOptions,
 ) -> Result<Loaded, AudioError> {
-    let mut reader = AudioReader::from_source(source.into())?;
     let target = options.sample_rate;
+    check_rate(target)?;
+    let mut reader = AudioReader::from_source(source.into())?;
     let mut out = Vec::new();
     if let Some(duration) = reader.duration() {
-        // The header may lie, so no more than ten minutes are reserved on its word.
-        out.reserve((duration.as_secs_f64().min(600.0) * f64::from(target)) as usize + 1);
+        let samples = duration.as_secs_f64() * f64::from(target);
+        out.reserve(samples.min(MAX_RESERVED_SAMPLES) as usize + 1);
     }
     let mut mono = Vec::new();
     let mut resampler: Option<Resampler> = None;
@@ -95,12 +113,12 @@ pub fn load_mono(
         if let Some(resampler) = &mut resampler {
             resampler.push(&mono, &mut out)?;
         }
-        check_limit(&reader, &out, options.max_samples)?;
+        check_limit(&reader, &out, options)?;
     }
     if let Some(resampler) = resampler {
         resampler.finish(&mut out)?;
     }
-    check_limit(&reader, &out, options.max_samples)?;
+    check_limit(&reader, &out, options)?;
     out.shrink_to_fit();
     Ok(Loaded { samples: out, stats: reader.stats() })
 }
@@ -119,12 +137,12 @@ fn mix_down(samples: &mut Vec<f32>, channels: usize) {
     samples.truncate(frames);
 }
 
-fn check_limit(reader: &AudioReader, out: &[f32], limit: Option<u64>) -> Result<(), AudioError> {
-    match limit {
-        Some(limit) if out.len() as u64 > limit => Err(AudioError::TooLarge {
+fn check_limit(reader: &AudioReader, out: &[f32], options: LoadOptions) -> Result<(), AudioError> {
+    match options.max_samples {
+        Some(limit) if out.len() as u64 > limit => Err(AudioError::TooLong {
             name: reader.name().to_owned(),
-            what: "the number of samples",
             limit,
+            rate: options.sample_rate,
         }),
         _ => Ok(()),
     }

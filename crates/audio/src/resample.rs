@@ -52,11 +52,8 @@ impl Resampler {
     /// # Errors
     /// [`AudioError::SampleRate`] if a rate is outside 1 kHz to 1,536 kHz.
     pub fn new(from: u32, to: u32) -> Result<Self, AudioError> {
-        for rate in [from, to] {
-            if !(MIN_RATE..=MAX_RATE).contains(&rate) {
-                return Err(AudioError::SampleRate { rate, min: MIN_RATE, max: MAX_RATE });
-            }
-        }
+        check_rate(from)?;
+        check_rate(to)?;
         let filter = if from == to { None } else { Some(Filter::new(from, to)?) };
         Ok(Self { from, to, filter, pushed: 0, produced: 0 })
     }
@@ -122,6 +119,14 @@ impl Resampler {
         out.truncate(start.saturating_add(missing));
         Ok(())
     }
+}
+
+/// Refuses a rate that cannot be converted.
+pub(crate) fn check_rate(rate: u32) -> Result<(), AudioError> {
+    if (MIN_RATE..=MAX_RATE).contains(&rate) {
+        return Ok(());
+    }
+    Err(AudioError::SampleRate { rate, min: MIN_RATE, max: MAX_RATE })
 }
 
 fn failure(from: u32, to: u32) -> impl Fn(String) -> AudioError + Copy {

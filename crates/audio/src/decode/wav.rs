@@ -74,7 +74,7 @@ impl WavReader {
 
     pub(super) fn duration(&self) -> Option<Duration> {
         let frames = self.total_bytes? / self.frame_bytes as u64;
-        Some(Duration::from_secs_f64(frames as f64 / f64::from(self.spec.sample_rate)))
+        Duration::try_from_secs_f64(frames as f64 / f64::from(self.spec.sample_rate)).ok()
     }
 
     /// Replaces `out` with the next block; `false` at the end.

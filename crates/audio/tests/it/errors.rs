@@ -101,5 +101,30 @@ fn the_limit_of_samples_is_kept() {
     let within = load_mono(bytes.clone(), LoadOptions::new().max_samples(32_000)).unwrap();
     assert_eq!(within.samples.len(), 32_000);
     let beyond = load_mono(bytes, LoadOptions::new().max_samples(31_999));
-    assert!(matches!(beyond, Err(AudioError::TooLarge { limit: 31_999, .. })));
+    assert!(matches!(beyond, Err(AudioError::TooLong { limit: 31_999, rate: 16_000, .. })));
+}
+
+#[test]
+fn an_endless_stream_ends_at_the_limit() {
+    let mut header = wav_bytes_mono_s16(&[], 16_000);
+    header[40..44].fill(0xff);
+    let endless = io::Cursor::new(header).chain(io::repeat(0));
+    let source = tensoryard_audio::AudioSource::stream("radio", endless);
+    let error = load_mono(source, LoadOptions::new().max_samples(100_000)).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "radio: the audio is longer than the limit of 100000 samples, 6.2 s at 16000 Hz"
+    );
+    // The limit of callers who set none: a day.
+    assert_eq!(LoadOptions::default().max_samples, Some(24 * 3600 * 16_000));
+    assert_eq!(LoadOptions::new().without_limit().max_samples, None);
+}
+
+#[test]
+fn a_rate_that_cannot_be_converted_to_is_refused_before_anything_is_read() {
+    let bytes = wav_bytes_mono_s16(&[0.0; 10], 8000);
+    for rate in [0, 999, u32::MAX] {
+        let error = load_mono(bytes.clone(), LoadOptions::new().sample_rate(rate));
+        assert!(matches!(error, Err(AudioError::SampleRate { .. })), "{rate}: {error:?}");
+    }
 }

@@ -204,3 +204,18 @@ fn written_files_come_back_unchanged() {
     let loud = load_mono_16k(wav_bytes_mono_s16(&[2.0, -2.0, f32::NAN], 16000)).unwrap();
     assert_eq!(loud, [32767.0 / 32768.0, -1.0, 0.0]);
 }
+
+#[test]
+fn a_length_beyond_all_time_is_no_length() {
+    let mut ds64 = vec![0; 28];
+    ds64[8..16].copy_from_slice(&(u64::MAX - 1).to_le_bytes());
+    let mut wav = WavBuilder::new()
+        .chunk(b"ds64", &ds64)
+        .format(1, 1, 1, 8)
+        .data_declared(u32::MAX, &[128; 10])
+        .build_with_riff_size(u32::MAX);
+    wav[..4].copy_from_slice(b"RF64");
+    let mut reader = AudioReader::from_reader(std::io::Cursor::new(wav), "a pipe").unwrap();
+    assert_eq!(reader.duration(), None);
+    assert_eq!(reader.next_block().unwrap().map(<[f32]>::len), Some(10));
+}
