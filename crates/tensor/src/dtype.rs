@@ -12,7 +12,11 @@ macro_rules! dtypes {
         /// How the elements of a tensor are stored.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[doc(alias = "ggml_type")]
-        #[allow(missing_docs, non_camel_case_types)]
+        #[allow(
+            missing_docs,
+            non_camel_case_types,
+            reason = "the variants are the names that the field uses"
+        )]
         pub enum DType {
             $($variant,)*
         }
