@@ -7,11 +7,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::{FormatError, Result};
-
-static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A file that appears under its name when it is committed, or not at all.
 #[derive(Debug)]
@@ -38,9 +35,9 @@ impl AtomicFile {
         let name = target
             .file_name()
             .ok_or_else(|| FormatError::invalid("output", "the path names no file"))?;
+        let mut serial = 0u64;
         loop {
             let mut temporary_name = name.to_owned();
-            let serial = NEXT.fetch_add(1, Ordering::Relaxed);
             temporary_name.push(format!(".partial-{}-{serial}", std::process::id()));
             let temporary = target.with_file_name(temporary_name);
             match OpenOptions::new().write(true).create_new(true).open(&temporary) {
@@ -48,7 +45,8 @@ impl AtomicFile {
                     let writer = Some(BufWriter::with_capacity(256 * 1024, file));
                     return Ok(Self { target: target.to_owned(), temporary, writer });
                 }
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // Another writer of this process, or one that was killed, has this name.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => serial += 1,
                 Err(error) => return Err(FormatError::io("create the file")(error)),
             }
         }

@@ -7,6 +7,16 @@ use std::io::{BufReader, Read};
 use crate::error::{FormatError, Result};
 use crate::file::{ByteOrder, ReadSeek};
 
+/// Elements for which memory is taken before the first of them is read. An
+/// element may be many times as large in memory as in the file, so a count
+/// that only the rest of the file bounds is not yet worth more.
+const MAX_RESERVED: usize = 1024;
+
+/// The capacity with which to begin a list that is announced to have `count` elements.
+pub(crate) fn capacity(count: usize) -> usize {
+    count.min(MAX_RESERVED)
+}
+
 /// A position in a file of known length.
 pub(crate) struct Reader<'a> {
     inner: BufReader<&'a mut dyn ReadSeek>,

@@ -59,7 +59,7 @@ impl fmt::Debug for Text {
 
 /// One metadata value.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the variants are named after their types")]
 pub enum Value {
     U8(u8),
     I8(i8),
@@ -78,7 +78,7 @@ pub enum Value {
 
 /// The elements of an array value; all have one type.
 #[derive(Debug, Clone, PartialEq)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the variants are named after their types")]
 pub enum Array {
     U8(Vec<u8>),
     I8(Vec<i8>),
@@ -97,7 +97,7 @@ pub enum Array {
 
 /// The type of a value, with its number in GGUF files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the variants are named after their types")]
 #[repr(u32)]
 pub enum ValueType {
     U8 = 0,

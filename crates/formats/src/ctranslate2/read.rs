@@ -14,7 +14,7 @@ use tensoryard_tensor::{DType, MAX_DIMS, Shape, decode_to_f32};
 use crate::detect::{Format, detect_bytes, model_in_directory};
 use crate::error::{FormatError, Result};
 use crate::file::{FileData, ModelFile, OpenOptions, ReadSeek, TensorInfo, tensor_size_bytes};
-use crate::reader::{self, Reader};
+use crate::reader::{self, Reader, capacity};
 use crate::value::Value;
 
 /// The version of the binary format that is read.
@@ -169,8 +169,8 @@ fn parse(stream: &mut dyn ReadSeek, len: u64) -> Result<Header> {
     let count = reader.u32(&"the number of variables")?;
     // A variable takes a length, one letter and zero, a rank, a type and a size.
     let count = reader.count(&"the number of variables", count.into(), 2 + 2 + 1 + 1 + 4)?;
-    let mut variables = Vec::with_capacity(count);
-    let mut index = HashMap::with_capacity(count);
+    let mut variables = Vec::with_capacity(capacity(count));
+    let mut index = HashMap::with_capacity(capacity(count));
     for at in 0..count {
         let info = read_variable(&mut reader, at)?;
         if index.insert(info.name.clone(), at).is_some() {
@@ -255,8 +255,8 @@ fn read_aliases(
 ) -> Result<Vec<(String, String)>> {
     let count = reader.u32(&"the number of aliases")?;
     let count = reader.count(&"the number of aliases", count.into(), 2 * (2 + 2))?;
-    let mut aliases: Vec<(String, String)> = Vec::with_capacity(count);
-    let mut seen = std::collections::HashSet::with_capacity(count);
+    let mut aliases: Vec<(String, String)> = Vec::with_capacity(capacity(count));
+    let mut seen = std::collections::HashSet::with_capacity(capacity(count));
     for at in 0..count {
         let alias = read_string(reader, &format_args!("alias {at}"))?;
         let target = read_string(reader, &format_args!("the target of alias {alias:?}"))?;

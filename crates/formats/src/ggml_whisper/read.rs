@@ -15,7 +15,7 @@ use crate::detect::{Format, detect_bytes};
 use crate::error::{FormatError, Result};
 use crate::file::{FileData, ModelFile, OpenOptions, ReadSeek, TensorInfo, tensor_size_bytes};
 use crate::gguf::tensor_type;
-use crate::reader::{self, Reader};
+use crate::reader::{self, Reader, capacity};
 use crate::value::Value;
 use crate::whisper::{MelFilters, WhisperConfig, tensor_specs};
 
@@ -189,7 +189,7 @@ fn read_tokens(reader: &mut Reader<'_>, config: &WhisperConfig) -> Result<Vec<Ve
         });
     }
     let count = reader.count(&"the number of tokens", count as u64, 4)?;
-    let mut tokens = Vec::with_capacity(count);
+    let mut tokens = Vec::with_capacity(capacity(count));
     for id in 0..count {
         let what = format_args!("token {id}");
         let len = reader.u32(&what)?;

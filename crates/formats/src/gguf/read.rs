@@ -22,7 +22,7 @@ use crate::error::{FormatError, Result};
 use crate::file::{
     ByteOrder, FileData, ModelFile, OpenOptions, ReadSeek, TensorInfo, tensor_size_bytes,
 };
-use crate::reader::{self, Reader};
+use crate::reader::{self, Reader, capacity};
 use crate::value::{Array, Text, Value, ValueType};
 
 /// A GGUF file whose header was read and checked.
@@ -158,8 +158,8 @@ fn parse(stream: &mut dyn ReadSeek, len: u64) -> Result<Header> {
     }
     let alignment = alignment(&metadata)?;
 
-    let mut described = Vec::with_capacity(n_tensors);
-    let mut names = HashMap::with_capacity(n_tensors);
+    let mut described = Vec::with_capacity(capacity(n_tensors));
+    let mut names = HashMap::with_capacity(capacity(n_tensors));
     for index in 0..n_tensors {
         let (info, offset) = read_tensor(&mut reader, index)?;
         if names.insert(info.name.clone(), index).is_some() {
@@ -248,9 +248,9 @@ fn read_array(reader: &mut Reader<'_>, what: &dyn Display, depth: usize) -> Resu
         reader.count(&format_args!("the array length of {what}"), count, element.least_bytes())?;
     macro_rules! items {
         ($read:expr) => {{
-            let mut items = Vec::with_capacity(count);
+            let mut items = Vec::with_capacity(capacity(count));
             for _ in 0..count {
-                #[allow(clippy::redundant_closure_call)]
+                #[allow(clippy::redundant_closure_call, reason = "the macro takes closures")]
                 items.push($read(reader)?);
             }
             items

@@ -130,7 +130,7 @@ impl GgufBuilder {
     ) -> Result<()> {
         let alignment =
             u64::from(self.metadata.find_u32(ALIGNMENT_KEY)?.unwrap_or(DEFAULT_ALIGNMENT));
-        let header = self.header(alignment);
+        let header = self.header(alignment)?;
         let mut write_all = |bytes: &[u8]| out.write_all(bytes).map_err(FormatError::io("write"));
         write_all(&header)?;
         write_all(&padding(header.len() as u64, alignment))?;
@@ -143,7 +143,7 @@ impl GgufBuilder {
         Ok(())
     }
 
-    fn header(&self, alignment: u64) -> Vec<u8> {
+    fn header(&self, alignment: u64) -> Result<Vec<u8>> {
         let mut header = Vec::new();
         header.extend(MAGIC);
         header.extend(3u32.to_le_bytes());
@@ -163,9 +163,13 @@ impl GgufBuilder {
             }
             header.extend(info.dtype.gguf_number().to_le_bytes());
             header.extend(offset.to_le_bytes());
-            offset += info.range.end.next_multiple_of(alignment);
+            let end = offset.checked_add(info.range.end);
+            offset =
+                end.and_then(|end| end.checked_next_multiple_of(alignment)).ok_or_else(|| {
+                    FormatError::placement(&info.name, "its data ends beyond 2^64 bytes")
+                })?;
         }
-        header
+        Ok(header)
     }
 }
 

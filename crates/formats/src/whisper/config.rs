@@ -4,7 +4,7 @@ use crate::error::{FormatError, Result};
 
 /// The ten numbers that fix the shape of a Whisper model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[allow(missing_docs)]
+#[allow(missing_docs, reason = "the fields have the names of the original's hyperparameters")]
 pub struct WhisperConfig {
     pub n_vocab: usize,
     pub n_audio_ctx: usize,

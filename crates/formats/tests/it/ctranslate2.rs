@@ -176,3 +176,13 @@ fn vocabulary_lines() {
     assert_eq!(parse_vocabulary("Ġa\n\nĊ\r\n"), [b" a".to_vec(), vec![], b"\n".to_vec()]);
     assert!(parse_vocabulary("").is_empty());
 }
+
+#[test]
+fn announced_variables_take_no_memory_before_they_are_there() {
+    let spare = vec![0u8; 4 << 20];
+    let head = Bytes::default().u32(6).u16(2).raw(b"x\0").u32(1);
+    let bytes = head.u32(400_000).raw(&spare).0;
+    let (result, peak) = peak_bytes(|| CTranslate2File::from_bytes(bytes));
+    assert!(result.is_err());
+    assert!(peak < 500_000, "{peak} bytes");
+}

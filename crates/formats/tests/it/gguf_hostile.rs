@@ -237,3 +237,32 @@ fn the_writer_refuses_what_the_reader_would() {
     builder.tensor("t", DType::F32, shape).unwrap();
     assert!(builder.tensor("t", DType::F32, shape).is_err());
 }
+
+#[test]
+fn the_writer_refuses_offsets_beyond_64_bits() {
+    let mut builder = GgufBuilder::new();
+    let shape = Shape::new(&[1 << 60]).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        builder.tensor(name, DType::F32, shape).unwrap();
+    }
+    let mut out = Vec::new();
+    let error = builder.write(&mut out, &mut |_, _| panic!("data was asked for")).unwrap_err();
+    assert!(error.to_string().contains("\"d\""), "{error}");
+    assert!(out.is_empty());
+}
+
+#[test]
+fn announced_elements_take_no_memory_before_they_are_there() {
+    // 4 MB of zeros could hold that many keys, tensors or elements, but the first is wrong.
+    let spare = vec![0u8; 4 << 20];
+    let texts = Bytes::default().u32(9).u32(8).u64(500_000).u64(u64::MAX).raw(&spare);
+    let lists = Bytes::default().u32(9).u32(9).u64(300_000).u32(99).raw(&spare);
+    for bytes in
+        [gguf(3, 100_000, 0).raw(&spare).0, one_key(b"texts", &texts), one_key(b"lists", &lists)]
+    {
+        let len = bytes.len();
+        let (result, peak) = peak_bytes(|| GgufFile::from_bytes(bytes));
+        assert!(result.is_err());
+        assert!(peak < 500_000, "{peak} bytes beside a file of {len}");
+    }
+}
