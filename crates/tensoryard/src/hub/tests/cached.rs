@@ -180,3 +180,43 @@ fn removing_leaves_nothing() {
     assert_eq!(fs::read_dir(dir.path().join("models")).unwrap().count(), 0);
     assert!(!hub.remove("toy", &cancel).unwrap());
 }
+
+#[test]
+fn a_crash_while_a_model_is_replaced_never_leaves_an_outdated_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (hub, _server) = served_hub(dir.path());
+    let path = ensure(&hub, &mut NoProgress).unwrap();
+    let cancel = AtomicBool::new(false);
+    let mut progress = NoProgress;
+    let mut second = |convert: &Convert<'_>| {
+        let mut fetch = Fetch {
+            convert,
+            revision: 2,
+            progress: &mut progress,
+            cancel: &cancel,
+            keep_published: None,
+        };
+        hub.ensure("toy", &mut fetch)
+    };
+    let better = |_: &Path, to: &Path| Ok(fs::write(to, "better")?);
+
+    // The record cannot be replaced: the old model must not pass for one put there by hand.
+    let manifest = dir.path().join("models/toy.manifest");
+    let old = fs::read(&manifest).unwrap();
+    let blocked = |from: &Path, to: &Path| {
+        fs::remove_file(&manifest)?;
+        fs::create_dir_all(manifest.join("in the way"))?;
+        better(from, to)
+    };
+    assert!(matches!(second(&blocked), Err(HubError::Io { .. })));
+    assert!(hub.status("toy").unwrap().path.is_none());
+
+    // The new record is there, the new model is not: what a crash between the two leaves.
+    fs::remove_dir_all(&manifest).unwrap();
+    fs::write(&manifest, old).unwrap();
+    assert!(hub.status("toy").unwrap().path.is_none());
+
+    assert_eq!(fs::read(second(&better).unwrap()).unwrap(), b"better");
+    assert_eq!(hub.status("toy").unwrap().path, Some(path));
+    assert_eq!(hub.status("toy").unwrap().manifest.unwrap().revision, 2);
+}

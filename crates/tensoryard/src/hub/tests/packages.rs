@@ -22,7 +22,8 @@ fn wheel(path: &Path, members: &[(&str, &[u8])]) {
 fn script(dir: &Path, body: &str) -> Vec<Vec<String>> {
     let path = dir.join("pip");
     let text = format!(
-        "#!/bin/sh\nset -eu\n[ \"$1\" = --version ] && exit 0\n\
+        "#!/bin/sh\nset -eu\n\
+         [ \"$1\" = --version ] && pwd -P > \"$(dirname \"$0\")/asked_in\" && exit 0\n\
          echo \"$@\" >> {log}\nwhile [ $# -gt 1 ]; do [ \"$1\" = --dest ] && dest=$2; shift; done\n\
          want=$1\nmkdir -p \"$dest\"\n{body}\n",
         log = dir.join("calls").display()
@@ -175,4 +176,18 @@ fn pip_is_killed_when_cancelled() {
     };
     assert!(matches!(hub.ensure("toy", &mut fetch), Err(HubError::Cancelled)));
     assert!(!cache.join("partial/toy/pip").exists());
+}
+
+#[test]
+fn pip_runs_in_a_folder_of_its_own() {
+    let (dir, cache, hub) = setup(&format!("pwd -P > \"$(dirname \"$0\")/ran_in\"\n{COPY}"), 0);
+    ensure(&hub, &mut NoProgress).unwrap();
+    let ran_in = fs::read_to_string(dir.path().join("ran_in")).unwrap();
+    let scratch = cache.canonicalize().unwrap().join("partial/toy/pip");
+    assert_eq!(Path::new(ran_in.trim()), scratch);
+    let asked_in = fs::read_to_string(dir.path().join("asked_in")).unwrap();
+    assert_eq!(Path::new(asked_in.trim()), scratch);
+    let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+    let dest = calls.split(" --dest ").nth(1).unwrap();
+    assert!(dest.starts_with('/'), "{dest}");
 }
