@@ -20,6 +20,9 @@ pub use tensoryard_models::whisper::special::Task;
 pub use tensoryard_models::whisper::transcribe::{Observer, TranscribeOptions};
 pub use tensoryard_models::whisper::transcript::{Segment, Transcript, Warning};
 
+/// Threads beyond which spectrograms gain nothing that a user would notice.
+const MAX_MEL_THREADS: usize = 2;
+
 /// What can go wrong between a file and its transcript.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -73,7 +76,10 @@ pub fn default_registry() -> Result<Registry, RegistryError> {
 
 /// A speech model in memory, shared by any number of transcribers.
 #[derive(Debug, Clone)]
-pub struct SpeechModel(Arc<WhisperModel>);
+pub struct SpeechModel {
+    whisper: Arc<WhisperModel>,
+    mel_threads: usize,
+}
 
 impl SpeechModel {
     /// Loads a Whisper model from a GGUF file, a ggml Whisper `.bin` file or a CTranslate2 folder.
@@ -106,13 +112,14 @@ impl SpeechModel {
                 Ok(selected)
             })
             .collect::<Result<Vec<Selected>, RegistryError>>()?;
+        let mel_threads = mel_threads(&devices);
         let model = WhisperModel::load(path, &devices, &options.load, progress)?;
-        Ok(Self(Arc::new(model)))
+        Ok(Self { whisper: Arc::new(model), mel_threads })
     }
 
     /// The model behind it, for sizes, tokenizer and graphs.
     pub fn whisper(&self) -> &Arc<WhisperModel> {
-        &self.0
+        &self.whisper
     }
 
     /// Opens a stream through the model.
@@ -120,8 +127,21 @@ impl SpeechModel {
     /// # Errors
     /// A device that cannot be opened; memory that cannot be had.
     pub fn transcriber(&self) -> Result<Transcriber, SpeechError> {
-        Ok(Transcriber { session: self.0.session()?, options: TranscribeOptions::default() })
+        Ok(Transcriber {
+            session: self.whisper.session()?,
+            options: TranscribeOptions::default(),
+            mel_threads: self.mel_threads,
+        })
     }
+}
+
+/// Threads for spectrograms: as many as the devices may use, up to
+/// [`MAX_MEL_THREADS`]. A device without a number of its own uses all processors.
+fn mel_threads(devices: &[Selected]) -> usize {
+    let stated = devices.iter().map(|device| device.options.threads).filter(|&n| n > 0).max();
+    let threads =
+        stated.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    threads.min(MAX_MEL_THREADS)
 }
 
 /// One stream through a model.
@@ -129,6 +149,7 @@ impl SpeechModel {
 pub struct Transcriber {
     session: WhisperSession,
     options: TranscribeOptions,
+    mel_threads: usize,
 }
 
 /// Frames of a recording, as the decoding loop asks for them.
@@ -220,10 +241,27 @@ impl Transcriber {
         observer: &mut dyn Observer,
     ) -> Result<Transcript, SpeechError> {
         let model = Arc::clone(self.session.model());
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mel = Frames::new(model.log_mel(), samples, threads.min(2));
+        let mel = Frames::new(model.log_mel(), samples, self.mel_threads);
         let tokenizer = model.tokenizer();
         let session = &mut self.session;
         Ok(transcribe::transcribe(session, &mel, tokenizer, &self.options, observer)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spectrograms_use_no_more_threads_than_the_devices() {
+        let registry = default_registry().unwrap();
+        let threads = |specs: &[&str]| {
+            let devices: Vec<_> = specs.iter().map(|spec| registry.select(spec).unwrap()).collect();
+            mel_threads(&devices)
+        };
+        assert_eq!(threads(&["cpu:threads=1"]), 1);
+        assert_eq!(threads(&["cpu:threads=2"]), 2);
+        assert_eq!(threads(&["cpu:threads=64"]), MAX_MEL_THREADS);
+        assert!((1..=MAX_MEL_THREADS).contains(&threads(&["cpu"])));
     }
 }
