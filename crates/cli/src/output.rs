@@ -3,12 +3,14 @@
 //! A reader that closes the pipe early, as `head` does, ends the program
 //! quietly: it has what it wanted.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::builder::styling::{AnsiColor, Style};
+use serde::Serialize;
 use tensoryard::SpeechError;
 use tensoryard::hub::HubError;
+use tensoryard::models::Error as ModelError;
 
 use crate::interrupt;
 
@@ -49,7 +51,18 @@ pub fn say(text: &str) {
 /// Writes text to standard output. Colours are left out where they are not wanted.
 pub fn print(text: &str) -> anyhow::Result<()> {
     let mut stdout = anstream::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// Writes a value to standard output as JSON, without making the text of it first.
+pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
+    let mut stdout = BufWriter::new(io::stdout().lock());
+    let result = serde_json::to_writer_pretty(&mut stdout, value).map_err(io::Error::from);
+    written(result.and_then(|()| stdout.write_all(b"\n")).and_then(|()| stdout.flush()))
+}
+
+fn written(result: io::Result<()>) -> anyhow::Result<()> {
+    match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
         Err(error) => Err(anyhow::Error::new(error).context("cannot write to standard output")),
         Ok(()) => Ok(()),
@@ -103,6 +116,7 @@ pub fn describe(error: &anyhow::Error) -> String {
 
 fn is_interrupt(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(HubError::Cancelled))
+        || matches!(error.downcast_ref(), Some(ModelError::Stopped))
         || error.downcast_ref().is_some_and(SpeechError::is_stopped)
         || error.is::<Interrupted>()
 }

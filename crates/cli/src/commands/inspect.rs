@@ -1,9 +1,9 @@
 //! `tensoryard inspect`: the header of a model file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use serde_json::json;
-use tensoryard::formats::{Array, Inspection, Value, inspect};
+use serde::{Serialize, Serializer};
+use tensoryard::formats::{Array, Inspection, TensorInfo, Value, inspect};
 
 use crate::output::{self, BOLD};
 
@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let inspection = inspect(&args.file)?;
     let show_tensors = !args.no_tensors;
     if args.json {
-        return output::print(&format!("{:#}\n", json_of(&inspection, show_tensors)));
+        return output::print_json(&Report::new(&inspection, show_tensors));
     }
     output::print(&text_of(&inspection, show_tensors))
 }
@@ -71,81 +71,137 @@ fn printable(text: &str) -> String {
 }
 
 fn short(value: &Value) -> String {
-    match json_value(value) {
-        serde_json::Value::Array(items) => {
-            let shown: Vec<String> =
-                items.iter().take(SHOWN).map(|item| printable(&item.to_string())).collect();
-            let more = if items.len() > SHOWN { ", …" } else { "" };
-            format!("[{}{more}] ({} values)", shown.join(", "), items.len())
-        }
-        serde_json::Value::String(text) => printable(&text),
+    match value {
+        Value::Array(array) => short_array(array),
+        Value::String(text) => printable(&text.to_string()),
         other => other.to_string(),
     }
 }
 
-fn json_of(inspection: &Inspection, show_tensors: bool) -> serde_json::Value {
-    let metadata: serde_json::Map<_, _> =
-        inspection.metadata.iter().map(|(key, value)| (key.clone(), json_value(value))).collect();
-    let tensors: Vec<_> = inspection
-        .tensors
-        .iter()
-        .map(|tensor| {
-            json!({
-                "name": tensor.name,
-                "type": tensor.dtype.name(),
-                "shape": tensor.shape.dims()[..tensor.shape.rank()],
-                "offset": tensor.range.start,
-                "bytes": tensor.size_bytes(),
-            })
-        })
-        .collect();
-    let mut json = json!({
-        "path": inspection.path,
-        "format": inspection.format.to_string(),
-        "version": inspection.version,
-        "file_bytes": inspection.file_bytes,
-        "tensor_bytes": inspection.tensor_bytes,
-        "parameters": inspection.parameters,
-        "metadata": metadata,
-    });
-    if show_tensors {
-        json["tensors"] = tensors.into();
+/// The first elements of an array and how many there are. An array may have
+/// millions of elements, so the others are not looked at.
+fn short_array(array: &Array) -> String {
+    fn first<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
+        items.iter().take(SHOWN).map(show).collect::<Vec<_>>().join(", ")
     }
-    json
+    let shown = match array {
+        Array::U8(items) => first(items, u8::to_string),
+        Array::I8(items) => first(items, i8::to_string),
+        Array::U16(items) => first(items, u16::to_string),
+        Array::I16(items) => first(items, i16::to_string),
+        Array::U32(items) => first(items, u32::to_string),
+        Array::I32(items) => first(items, i32::to_string),
+        Array::F32(items) => first(items, f32::to_string),
+        Array::Bool(items) => first(items, bool::to_string),
+        Array::String(items) => first(items, |text| format!("{text:?}")),
+        Array::Array(items) => first(items, short_array),
+        Array::U64(items) => first(items, u64::to_string),
+        Array::I64(items) => first(items, i64::to_string),
+        Array::F64(items) => first(items, f64::to_string),
+    };
+    let more = if array.len() > SHOWN { ", …" } else { "" };
+    format!("[{shown}{more}] ({} values)", array.len())
 }
 
-fn json_value(value: &Value) -> serde_json::Value {
-    match value {
-        Value::U8(number) => json!(number),
-        Value::I8(number) => json!(number),
-        Value::U16(number) => json!(number),
-        Value::I16(number) => json!(number),
-        Value::U32(number) => json!(number),
-        Value::I32(number) => json!(number),
-        Value::F32(number) => json!(number),
-        Value::Bool(flag) => json!(flag),
-        Value::String(text) => json!(text.to_string()),
-        Value::U64(number) => json!(number),
-        Value::I64(number) => json!(number),
-        Value::F64(number) => json!(number),
-        Value::Array(array) => json_array(array),
+/// Everything as JSON, written as it is walked through.
+#[derive(Serialize)]
+struct Report<'a> {
+    path: &'a Path,
+    format: String,
+    version: Option<u32>,
+    file_bytes: u64,
+    tensor_bytes: u64,
+    parameters: u64,
+    metadata: Metadata<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tensors: Option<Vec<Tensor<'a>>>,
+}
+
+#[derive(Serialize)]
+struct Tensor<'a> {
+    name: &'a str,
+    #[serde(rename = "type")]
+    dtype: &'static str,
+    shape: Vec<usize>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl<'a> Report<'a> {
+    fn new(inspection: &'a Inspection, show_tensors: bool) -> Self {
+        Self {
+            path: &inspection.path,
+            format: inspection.format.to_string(),
+            version: inspection.version,
+            file_bytes: inspection.file_bytes,
+            tensor_bytes: inspection.tensor_bytes,
+            parameters: inspection.parameters,
+            metadata: Metadata(&inspection.metadata),
+            tensors: show_tensors.then(|| inspection.tensors.iter().map(Tensor::new).collect()),
+        }
     }
 }
 
-fn json_array(array: &Array) -> serde_json::Value {
-    match array {
-        Array::U8(items) => json!(items),
-        Array::I8(items) => json!(items),
-        Array::U16(items) => json!(items),
-        Array::I16(items) => json!(items),
-        Array::U32(items) => json!(items),
-        Array::I32(items) => json!(items),
-        Array::F32(items) => json!(items),
-        Array::Bool(items) => json!(items),
-        Array::String(items) => items.iter().map(ToString::to_string).collect(),
-        Array::Array(items) => items.iter().map(json_array).collect(),
-        Array::U64(items) => json!(items),
-        Array::I64(items) => json!(items),
-        Array::F64(items) => json!(items),
+impl<'a> Tensor<'a> {
+    fn new(info: &'a TensorInfo) -> Self {
+        Self {
+            name: &info.name,
+            dtype: info.dtype.name(),
+            shape: info.shape.dims()[..info.shape.rank()].to_vec(),
+            offset: info.range.start,
+            bytes: info.size_bytes(),
+        }
+    }
+}
+
+struct Metadata<'a>(&'a [(String, Value)]);
+
+impl Serialize for Metadata<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_map(self.0.iter().map(|(key, value)| (key, JsonValue(value))))
+    }
+}
+
+struct JsonValue<'a>(&'a Value);
+
+impl Serialize for JsonValue<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::U8(number) => number.serialize(to),
+            Value::I8(number) => number.serialize(to),
+            Value::U16(number) => number.serialize(to),
+            Value::I16(number) => number.serialize(to),
+            Value::U32(number) => number.serialize(to),
+            Value::I32(number) => number.serialize(to),
+            Value::F32(number) => number.serialize(to),
+            Value::Bool(flag) => flag.serialize(to),
+            Value::String(text) => to.collect_str(text),
+            Value::U64(number) => number.serialize(to),
+            Value::I64(number) => number.serialize(to),
+            Value::F64(number) => number.serialize(to),
+            Value::Array(array) => JsonArray(array).serialize(to),
+        }
+    }
+}
+
+struct JsonArray<'a>(&'a Array);
+
+impl Serialize for JsonArray<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Array::U8(items) => items.serialize(to),
+            Array::I8(items) => items.serialize(to),
+            Array::U16(items) => items.serialize(to),
+            Array::I16(items) => items.serialize(to),
+            Array::U32(items) => items.serialize(to),
+            Array::I32(items) => items.serialize(to),
+            Array::F32(items) => items.serialize(to),
+            Array::Bool(items) => items.serialize(to),
+            Array::String(items) => to.collect_seq(items.iter().map(ToString::to_string)),
+            Array::Array(items) => to.collect_seq(items.iter().map(JsonArray)),
+            Array::U64(items) => items.serialize(to),
+            Array::I64(items) => items.serialize(to),
+            Array::F64(items) => items.serialize(to),
+        }
     }
 }
