@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tensoryard::ConvertOptions;
 use tensoryard::hub::{Fetch, Hub, HubError};
+use tensoryard::{ConvertOptions, ConvertProgress};
 
 use crate::app::App;
 use crate::progress::FetchBar;
@@ -24,7 +24,8 @@ pub fn ensure(
     let mut fetch = Fetch {
         convert: &|from, to| {
             let options = ConvertOptions::default();
-            Ok(tensoryard::convert(from, to, Some(name), options, &mut |_| {})?)
+            let mut go_on = |_: ConvertProgress<'_>| !app.interrupt.is_raised();
+            Ok(tensoryard::convert(from, to, Some(name), options, &mut go_on)?)
         },
         revision: tensoryard::CONVERSION_REVISION,
         progress: &mut progress,

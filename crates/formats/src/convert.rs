@@ -26,16 +26,17 @@ pub struct ConvertOptions {
 }
 
 /// Converts the Whisper model at `input` to the file `output`, which appears
-/// only when it is complete. `progress` is called after each tensor.
+/// only when it is complete. `progress` is called after each tensor, and stops
+/// the conversion by returning `false`; nothing is left behind then.
 ///
 /// # Errors
 /// The input cannot be read, the output's format is unknown or cannot be
-/// written, or cannot hold the model.
+/// written, or cannot hold the model; [`FormatError::Stopped`].
 pub fn convert(
     input: impl AsRef<Path>,
     output: impl AsRef<Path>,
     options: &ConvertOptions,
-    progress: &mut dyn FnMut(Progress<'_>),
+    progress: &mut dyn FnMut(Progress<'_>) -> bool,
 ) -> Result<()> {
     let output = output.as_ref();
     let format = match options.format {

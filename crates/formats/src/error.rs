@@ -31,6 +31,9 @@ pub enum FormatError {
         #[source]
         source: std::io::Error,
     },
+    /// The caller's progress function asked to stop.
+    #[error("stopped")]
+    Stopped,
     /// The path is no model file of a known format, and this is what it seems to be.
     #[error("not a model file that can be read: it looks like {0}")]
     LooksLike(String),

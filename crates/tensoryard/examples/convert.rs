@@ -11,7 +11,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Ok(());
     };
     let mut tensors = 0;
-    let mut count = |_: tensoryard::ConvertProgress<'_>| tensors += 1;
+    let mut count = |_: tensoryard::ConvertProgress<'_>| {
+        tensors += 1;
+        true
+    };
     tensoryard::convert(input, &output, None, ConvertOptions::default(), &mut count)?;
     println!("{output}: {tensors} tensors");
     Ok(())

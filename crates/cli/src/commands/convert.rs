@@ -60,6 +60,7 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(progress.tensor.to_owned());
+        !app.interrupt.is_raised()
     });
     bar.finish_and_clear();
     result?;

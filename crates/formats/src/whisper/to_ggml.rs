@@ -26,16 +26,18 @@ const TEXT_TOKENS: usize = 50257;
 
 impl WhisperCheckpoint {
     /// Writes the model in the ggml Whisper format at `path`, streaming tensor
-    /// by tensor; the file appears only when it is complete.
+    /// by tensor; the file appears only when it is complete. `progress` stops
+    /// by returning `false`.
     ///
     /// # Errors
     /// Matrices of several types, which the format cannot say; the file cannot
-    /// be written; no conversion exists from a stored type.
+    /// be written; no conversion exists from a stored type;
+    /// [`FormatError::Stopped`].
     pub fn write_ggml(
         &self,
         path: impl AsRef<Path>,
         weights: WeightType,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut dyn FnMut(Progress<'_>) -> bool,
     ) -> Result<()> {
         let path = path.as_ref();
         let matrix_type = self.matrix_type(weights)?;
@@ -69,8 +71,8 @@ impl WhisperCheckpoint {
             bytes += tensor_size_bytes(target.dtype, target.shape)
                 .map_err(FormatError::tensor(tensor.name()))?;
             let (done, total) = (index + 1, described.len());
-            progress(Progress { tensor: tensor.name(), done, total, bytes });
-            Ok(())
+            let progressed = Progress { tensor: tensor.name(), done, total, bytes };
+            if progress(progressed) { Ok(()) } else { Err(FormatError::Stopped) }
         })
         .map_err(|error| error.in_file(path))?;
         file.commit()

@@ -42,15 +42,16 @@ pub(super) fn config_keys() -> [&'static str; 10] {
 
 impl WhisperCheckpoint {
     /// Writes the model as GGUF at `path`, streaming tensor by tensor; the file
-    /// appears only when it is complete.
+    /// appears only when it is complete. `progress` stops by returning `false`.
     ///
     /// # Errors
-    /// The file cannot be written, or no conversion exists from a stored type.
+    /// The file cannot be written, or no conversion exists from a stored type;
+    /// [`FormatError::Stopped`].
     pub fn write_gguf(
         &self,
         path: impl AsRef<Path>,
         weights: WeightType,
-        progress: &mut dyn FnMut(Progress<'_>),
+        progress: &mut dyn FnMut(Progress<'_>) -> bool,
     ) -> Result<()> {
         let builder = self.gguf_builder(weights)?;
         let total = self.tensors.len();
@@ -68,8 +69,8 @@ impl WhisperCheckpoint {
             tensor.release();
             bytes += info.size_bytes();
             next += 1;
-            progress(Progress { tensor: &info.name, done: next, total, bytes });
-            Ok(())
+            let progressed = Progress { tensor: &info.name, done: next, total, bytes };
+            if progress(progressed) { Ok(()) } else { Err(FormatError::Stopped) }
         })
     }
 

@@ -30,13 +30,14 @@ fn every_conversion_keeps_every_value() {
     convert(dir.path(), at("a.gguf"), &with_extras(), &mut |progress| {
         assert_eq!(progress.total, tensor_specs(&TINY).unwrap().len());
         seen.push((progress.done, progress.tensor.to_owned()));
+        true
     })
     .unwrap();
     assert_eq!(seen.len(), tensor_specs(&TINY).unwrap().len());
     assert_eq!(seen[0], (1, "encoder.positional_embedding".to_owned()));
     let none = ConvertOptions::default();
-    convert(at("a.gguf"), at("b.bin"), &none, &mut |_| {}).unwrap();
-    convert(at("b.bin"), at("c.gguf"), &none, &mut |_| {}).unwrap();
+    convert(at("a.gguf"), at("b.bin"), &none, &mut |_| true).unwrap();
+    convert(at("b.bin"), at("c.gguf"), &none, &mut |_| true).unwrap();
     for name in ["a.gguf", "b.bin", "c.gguf"] {
         check_values(&open(&at(name)));
     }
@@ -62,7 +63,7 @@ fn a_gguf_has_the_types_and_layouts_that_the_runtime_wants() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("model.bin"), tiny_ctranslate2()).unwrap();
     let path = dir.path().join("a.gguf");
-    convert(dir.path(), &path, &with_extras(), &mut |_| {}).unwrap();
+    convert(dir.path(), &path, &with_extras(), &mut |_| true).unwrap();
     let file = GgufFile::open(&path, OpenOptions::new()).unwrap();
     let conv = file.tensor("encoder.conv1.weight").unwrap();
     assert_eq!((conv.dtype, conv.shape), (DType::F16, Shape::new(&[2, 3, 4]).unwrap()));
@@ -90,8 +91,8 @@ fn weights_can_be_written_as_f32_and_back() {
     fs::write(at("in.bin"), tiny_ggml()).unwrap();
     let mut options = ConvertOptions::default();
     options.weights = WeightType::F32;
-    convert(at("in.bin"), at("wide.gguf"), &options, &mut |_| {}).unwrap();
-    convert(at("in.bin"), at("wide.bin"), &options, &mut |_| {}).unwrap();
+    convert(at("in.bin"), at("wide.gguf"), &options, &mut |_| true).unwrap();
+    convert(at("in.bin"), at("wide.bin"), &options, &mut |_| true).unwrap();
     for name in ["wide.gguf", "wide.bin"] {
         let model = open(&at(name));
         check_values(&model);
@@ -99,7 +100,7 @@ fn weights_can_be_written_as_f32_and_back() {
     }
     options.weights = WeightType::F16;
     options.open = OpenOptions::new().mmap(false);
-    convert(at("wide.gguf"), at("narrow.bin"), &options, &mut |_| {}).unwrap();
+    convert(at("wide.gguf"), at("narrow.bin"), &options, &mut |_| true).unwrap();
     assert_eq!(fs::read(at("narrow.bin")).unwrap(), tiny_ggml());
 }
 
@@ -110,7 +111,7 @@ fn writing_twice_gives_the_same_bytes() {
     fs::write(&path, tiny_ggml()).unwrap();
     let outputs = ["a.gguf", "b.gguf"].map(|name| {
         let out = dir.path().join(name);
-        convert(&path, &out, &ConvertOptions::default(), &mut |_| {}).unwrap();
+        convert(&path, &out, &ConvertOptions::default(), &mut |_| true).unwrap();
         fs::read(out).unwrap()
     });
     assert_eq!(outputs[0], outputs[1]);
@@ -121,7 +122,7 @@ fn a_file_can_be_converted_onto_itself() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.bin");
     fs::write(&path, tiny_ggml()).unwrap();
-    convert(&path, &path, &ConvertOptions::default(), &mut |_| {}).unwrap();
+    convert(&path, &path, &ConvertOptions::default(), &mut |_| true).unwrap();
     assert_eq!(fs::read(&path).unwrap(), tiny_ggml());
 }
 
@@ -133,7 +134,7 @@ fn conversions_that_cannot_be() {
     fs::write(at("model.bin"), tiny_ctranslate2()).unwrap();
     let fails = |from: &str, to: &str| {
         let options = ConvertOptions::default();
-        convert(at(from), at(to), &options, &mut |_| {}).unwrap_err().to_string()
+        convert(at(from), at(to), &options, &mut |_| true).unwrap_err().to_string()
     };
     assert!(fails("in.bin", "out.safetensors").contains("output format"));
     assert!(fails("missing.bin", "out.gguf").contains("missing.bin"));
@@ -175,4 +176,24 @@ fn misshapen_tensors_are_named() {
     let file = GgmlWhisperFile::from_bytes(bytes).unwrap();
     let error = WhisperCheckpoint::from_ggml(&file).unwrap_err().to_string();
     assert!(error.contains("attn.query.bias") && error.contains("[3]"), "{error}");
+}
+
+#[test]
+fn a_conversion_that_is_stopped_leaves_the_old_file_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("in.bin"), tiny_ggml()).unwrap();
+    for name in ["out.gguf", "out.bin"] {
+        fs::write(at(name), "old").unwrap();
+        let mut calls = 0;
+        let error = convert(at("in.bin"), at(name), &ConvertOptions::default(), &mut |progress| {
+            calls += 1;
+            progress.done < 3
+        })
+        .unwrap_err();
+        assert!(matches!(error.root(), FormatError::Stopped), "{error}");
+        assert_eq!(calls, 3);
+        assert_eq!(fs::read(at(name)).unwrap(), b"old");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 3);
 }

@@ -27,7 +27,7 @@ fn every_format_gives_the_golden_tokens() {
             let path = folder.path().join(file);
             let mut options = ConvertOptions::default();
             options.weights = weights;
-            convert(&published, &path, Some(name), options, &mut |_| ()).unwrap();
+            convert(&published, &path, Some(name), options, &mut |_| true).unwrap();
             paths.push(path);
         }
         for path in paths {
