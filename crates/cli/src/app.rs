@@ -82,3 +82,24 @@ impl App {
         Ok(Hub::new(cache))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Cli;
+
+    #[test]
+    fn the_help_names_every_command() {
+        let mut program = Cli::command();
+        program.clone().debug_assert();
+        let help = program.render_help().to_string();
+        let commands: Vec<_> = program.get_subcommands().collect();
+        assert!(commands.len() >= 8, "{help}");
+        for command in commands {
+            let (name, about) = (command.get_name(), command.get_about().map(ToString::to_string));
+            assert!(help.contains(&format!("\n  {name} ")), "{name} is not in {help}");
+            assert!(help.contains(&about.unwrap()), "what {name} does is not in {help}");
+        }
+    }
+}

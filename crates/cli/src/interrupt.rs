@@ -14,7 +14,7 @@ use tensoryard::runtime::AbortSignal;
 pub const EXIT_CODE: u8 = 130;
 
 /// How long work may take to stop and clean up.
-const GRACE: Duration = Duration::from_millis(700);
+const GRACE: Duration = Duration::from_millis(250);
 
 /// Tells whether the user wants the program to stop.
 #[derive(Debug, Clone)]

@@ -3,13 +3,14 @@
 use anyhow::Context;
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging: warnings, and more with each `--verbose`; or what the
+/// Starts logging: errors, and more with each `--verbose`; or what the
 /// variable `TENSORYARD_LOG` asks for.
 pub fn start(verbose: u8) -> anyhow::Result<()> {
     let wanted = match std::env::var("TENSORYARD_LOG") {
         Ok(wanted) => wanted,
         Err(_) => match verbose {
-            0 => "tensoryard=warn".to_owned(),
+            // What concerns the user is said by the commands themselves.
+            0 => "tensoryard=error".to_owned(),
             1 => "tensoryard=info".to_owned(),
             2 => "tensoryard=debug".to_owned(),
             _ => "tensoryard=trace".to_owned(),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tensoryard::SpeechModel;
+use tensoryard::hub::Catalogue;
 use tensoryard::runtime::RegistryError;
 use tensoryard::speech::{Language, ModelOptions};
 
@@ -19,7 +20,8 @@ pub struct ModelArgs {
     /// Name of a model, or path of a model file
     ///
     /// A name is fetched when it is not in the cache: see `tensoryard models`.
-    /// A path may be a GGUF file, a ggml Whisper .bin file or a CTranslate2 folder.
+    /// A path may be a GGUF file, a ggml Whisper .bin file or a CTranslate2 folder;
+    /// one that is called like a model is written ./NAME.
     #[arg(long, short, value_name = "NAME|PATH", default_value = DEFAULT_MODEL)]
     pub model: String,
 
@@ -92,13 +94,37 @@ impl ModelArgs {
 
     fn path(&self, app: &App) -> anyhow::Result<PathBuf> {
         let path = Path::new(&self.model);
-        let looks_like_path = path.components().count() > 1
-            || path.extension().is_some_and(|end| end == "gguf" || end == "bin");
-        if path.exists() || looks_like_path {
+        if names_a_file(&self.model, path.exists()) {
             // A missing file is told with its path, not as an unknown name.
             path.metadata().with_context(|| format!("cannot open the model {}", path.display()))?;
             return Ok(path.to_owned());
         }
         fetch::ensure(&self.model, None, &app.hub()?, app)
+    }
+}
+
+/// Whether a model was named by its path. What merely lies in the current
+/// folder does not stand in for a model of the catalogue.
+fn names_a_file(model: &str, exists: bool) -> bool {
+    let extension = Path::new(model).extension();
+    let looks_like_path = model.contains(std::path::is_separator)
+        || extension.is_some_and(|end| end == "gguf" || end == "bin");
+    looks_like_path || (exists && Catalogue::default().find(model).is_err())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_a_file;
+
+    #[test]
+    fn names_of_the_catalogue_win_over_files_of_the_current_folder() {
+        for exists in [false, true] {
+            assert!(!names_a_file("tiny.en", exists));
+            for path in ["./tiny.en", "tiny.en/", "models/base", "tiny.gguf", "ggml-base.bin"] {
+                assert!(names_a_file(path, exists), "{path}");
+            }
+        }
+        assert!(names_a_file("my-model", true));
+        assert!(!names_a_file("my-model", false), "an unknown name is told with the known ones");
     }
 }

@@ -47,12 +47,8 @@ impl FetchProgress for FetchBar {
     fn event(&mut self, event: FetchEvent<'_>) {
         match event {
             FetchEvent::Waiting => self.say("another process fetches it; waiting"),
-            FetchEvent::Source { label, .. } => {
-                self.bar.reset();
-                self.say(label);
-            }
+            FetchEvent::Source { label, .. } => self.say(label),
             FetchEvent::SourceFailed { reason, .. } => {
-                self.bar.reset();
                 self.say(&format!("that did not work: {reason}"));
             }
             FetchEvent::Bytes { done, total } => {
@@ -86,20 +82,20 @@ impl AudioBar {
         let target =
             if app.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some((seconds * TICKS) as u64), target);
-        if let Ok(style) =
-            ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left")
-        {
+        if let Ok(style) = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}") {
             bar.set_style(style);
         }
-        bar.tick();
-        Self(bar)
+        let bar = Self(bar);
+        bar.set(0.0);
+        bar
     }
 
     /// So much is done.
     pub fn set(&self, seconds: f64) {
         let total = self.0.length().unwrap_or(0) as f64 / TICKS;
-        self.0.set_position((seconds * TICKS) as u64);
         self.0.set_message(format!("{} of {}", clock(seconds), clock(total)));
+        self.0.set_position((seconds * TICKS) as u64);
+        self.0.tick();
     }
 
     /// Prints something without tearing the bar.

@@ -51,6 +51,8 @@ pub struct Args {
 
 /// A line of the manifest.
 struct Clip {
+    /// Line of the manifest.
+    line: usize,
     file: String,
     split: String,
     language: Option<Language>,
@@ -75,6 +77,14 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
     transcriber.session().set_abort_signal(app.interrupt.signal());
     let multilingual = model.whisper().config().is_multilingual();
 
+    let foreign = |clip: &&Clip| clip.language.is_some_and(|language| language.code() != "en");
+    let not_english = clips.iter().filter(foreign).count();
+    if !multilingual && not_english > 0 {
+        output::say(&format!(
+            "warning: {} knows English only; {not_english} clips are in other languages",
+            args.model.model
+        ));
+    }
     let bar = AudioBar::new(clips.len() as f64, app);
     let mut scored = Vec::with_capacity(clips.len());
     for (number, clip) in clips.into_iter().enumerate() {
@@ -120,6 +130,7 @@ fn read_manifest(path: &Path, splits: &[String]) -> anyhow::Result<Vec<Clip>> {
             continue;
         }
         clips.push(Clip {
+            line: number,
             file: cell(file)?.to_owned(),
             split: clip_split.to_owned(),
             // Clips without speech or in several languages name none.
@@ -140,14 +151,14 @@ fn score(
     transcriber: &mut Transcriber,
 ) -> anyhow::Result<Scored> {
     let path = folder.join(&clip.file);
-    let samples = load_mono_16k(path.as_path())?;
+    let line = clip.line;
+    let in_line = || format!("line {line} of the manifest: cannot transcribe {}", path.display());
+    let samples = load_mono_16k(path.as_path()).with_context(in_line)?;
     let mut options = TranscribeOptions::default();
     options.language = language;
     *transcriber.options_mut() = options;
     let start = Instant::now();
-    let transcript = transcriber
-        .transcribe(&samples)
-        .with_context(|| format!("cannot transcribe {}", path.display()))?;
+    let transcript = transcriber.transcribe(&samples).with_context(in_line)?;
     let time = start.elapsed().as_secs_f64();
     let spoken = clip.language.or(transcript.language);
     let is_english = spoken.is_none_or(|language| language.code() == "en");
@@ -191,12 +202,19 @@ impl Rate {
         self.length += counts.reference_len();
     }
 
-    fn percent(self) -> f64 {
-        if self.length == 0 { 0.0 } else { 100.0 * self.errors as f64 / self.length as f64 }
+    /// `None` where the reference is empty: whatever was heard was made up.
+    fn percent(self) -> Option<f64> {
+        (self.length > 0).then(|| 100.0 * self.errors as f64 / self.length as f64)
+    }
+
+    fn text(self) -> String {
+        match self.percent() {
+            Some(percent) => format!("{percent:.2} %"),
+            None => "n/a".to_owned(),
+        }
     }
 }
 
-/// Clips without words in their transcript cannot have a rate.
 fn totals(scored: &[Scored]) -> BTreeMap<&str, Total> {
     let mut totals: BTreeMap<&str, Total> = BTreeMap::new();
     for clip in scored {
@@ -214,10 +232,14 @@ fn text_of(scored: &[Scored], show_clips: bool) -> String {
     let mut text = String::new();
     if show_clips {
         for clip in scored {
-            let (wer, cer) = (100.0 * clip.words.rate(), 100.0 * clip.chars.rate());
+            let (mut words, mut chars) = (Rate::default(), Rate::default());
+            words.add(&clip.words);
+            chars.add(&clip.chars);
             text.push_str(&format!(
-                "{}  WER {wer:.1} %  CER {cer:.1} %\n  said   {}\n  heard  {}\n",
+                "{}  WER {}  CER {}\n  said   {}\n  heard  {}\n",
                 clip.clip.file,
+                words.text(),
+                chars.text(),
                 clip.clip.transcript,
                 clip.hypothesis.trim(),
             ));
@@ -225,17 +247,18 @@ fn text_of(scored: &[Scored], show_clips: bool) -> String {
         text.push('\n');
     }
     text.push_str(&format!(
-        "{BOLD}{:<16} {:>5} {:>6} {:>8} {:>8} {:>9} {:>8}{BOLD:#}\n",
-        "SPLIT", "CLIPS", "WORDS", "WER", "CER", "AUDIO", "SPEED"
+        "{BOLD}{:<16} {:>5} {:>6} {:>7} {:>9} {:>9} {:>9} {:>8}{BOLD:#}\n",
+        "SPLIT", "CLIPS", "WORDS", "ERRORS", "WER", "CER", "AUDIO", "SPEED"
     ));
     for (split, total) in totals(scored) {
         let name = if split.is_empty() { "all" } else { split };
         text.push_str(&format!(
-            "{name:<16} {:>5} {:>6} {:>6.2} % {:>6.2} % {:>7.1} s {:>7.1}x\n",
+            "{name:<16} {:>5} {:>6} {:>7} {:>9} {:>9} {:>7.1} s {:>7.1}x\n",
             total.clips,
             total.words.length,
-            total.words.percent(),
-            total.chars.percent(),
+            total.words.errors,
+            total.words.text(),
+            total.chars.text(),
             total.seconds,
             total.seconds / total.time.max(1e-9),
         ));
@@ -267,8 +290,10 @@ fn json_of(scored: &[Scored]) -> serde_json::Value {
                 "split": clip.clip.split,
                 "reference": clip.clip.transcript,
                 "hypothesis": clip.hypothesis.trim(),
-                "wer_percent": 100.0 * clip.words.rate(),
-                "cer_percent": 100.0 * clip.chars.rate(),
+                "words": clip.words.reference_len(),
+                "word_errors": clip.words.errors(),
+                "wer_percent": (clip.words.reference_len() > 0).then(|| 100.0 * clip.words.rate()),
+                "cer_percent": (clip.chars.reference_len() > 0).then(|| 100.0 * clip.chars.rate()),
             })
         })
         .collect();
@@ -278,8 +303,10 @@ fn json_of(scored: &[Scored]) -> serde_json::Value {
 fn check(scored: &[Scored], max_wer: Option<f64>) -> anyhow::Result<()> {
     let Some(max) = max_wer else { return Ok(()) };
     for (split, total) in totals(scored) {
-        let wer = total.words.percent();
-        if total.words.length == 0 || wer > max {
+        let Some(wer) = total.words.percent() else {
+            anyhow::bail!("split {split:?} has no words, so no word error rate");
+        };
+        if wer > max {
             anyhow::bail!(
                 "the word error rate of split {split:?} is {wer:.2} %, at most {max} % is allowed"
             );

@@ -2,12 +2,11 @@
 
 mod sink;
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use tensoryard::audio::{AudioSource, LoadOptions, load_mono};
+use clap::value_parser;
+use tensoryard::audio::{AudioError, AudioSource, LoadOptions, load_mono};
 use tensoryard::speech::{Observer, Segment, Task, Transcriber};
 use tensoryard::{TranscribeOptions, Transcript};
 
@@ -40,6 +39,10 @@ pub struct Args {
 
     #[command(flatten)]
     model: ModelArgs,
+
+    /// Refuse recordings that are longer; they would fill the memory
+    #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = value_parser!(u32).range(1..))]
+    max_hours: u32,
 
     /// Form of the transcript
     #[arg(long, short, value_enum, default_value_t = Format::Text, help_heading = "Output")]
@@ -87,17 +90,19 @@ impl Input {
         }
     }
 
-    fn source(&self) -> anyhow::Result<AudioSource> {
-        Ok(match self {
+    /// Why a file cannot be opened, as far as that shows without opening it.
+    fn missing(&self) -> Option<anyhow::Error> {
+        let Input::File(path) = self else { return None };
+        let error = path.metadata().err()?;
+        Some(anyhow::Error::new(error).context(format!("cannot open {}", path.display())))
+    }
+
+    fn source(&self) -> AudioSource {
+        match self {
             Input::File(path) => AudioSource::from(path.as_path()),
-            Input::Stdin => {
-                // All of it is needed before the first window, so it may as well be read here.
-                let mut bytes = Vec::new();
-                std::io::stdin().lock().read_to_end(&mut bytes).context("standard input")?;
-                AudioSource::from(bytes)
-            }
+            Input::Stdin => AudioSource::stream(self.name(), std::io::stdin()),
             Input::Sample => AudioSource::from(SAMPLE.to_vec()),
-        })
+        }
     }
 }
 
@@ -117,6 +122,14 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
         };
         args.files.iter().map(input).collect()
     };
+    let missing: Vec<anyhow::Error> = inputs.iter().filter_map(Input::missing).collect();
+    if missing.len() == inputs.len() {
+        // Told now, not after a model was fetched.
+        for error in missing {
+            output::say(output::describe(&error).trim_end());
+        }
+        return Err(output::Reported.into());
+    }
     let stems: Vec<&Path> = inputs.iter().map(Input::stem).collect();
     let mut sink = Sink::new(args.format, args.output.as_deref(), &stems)?;
     let Loaded { model, path, time } = args.model.load(app)?;
@@ -129,7 +142,7 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
 
     let mut failed = 0;
     for (number, input) in inputs.iter().enumerate() {
-        match transcribe(input, number, &mut transcriber, &mut sink, app) {
+        match transcribe(input, number, args, &mut transcriber, &mut sink, app) {
             Ok(times) if app.verbose > 0 => report(&times, &mut transcriber),
             Ok(_) => {}
             Err(error) if app.interrupt.is_raised() => {
@@ -154,12 +167,19 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
 fn transcribe(
     input: &Input,
     number: usize,
+    args: &Args,
     transcriber: &mut Transcriber,
     sink: &mut Sink,
     app: &App,
 ) -> anyhow::Result<Times> {
     let start = Instant::now();
-    let loaded = load_mono(input.source()?, LoadOptions::new())?;
+    let limit = u64::from(args.max_hours) * 3600 * RATE as u64;
+    let loaded = match load_mono(input.source(), LoadOptions::new().max_samples(limit)) {
+        Err(error @ AudioError::TooLong { .. }) => {
+            anyhow::bail!("{error}; --max-hours HOURS allows more");
+        }
+        loaded => loaded?,
+    };
     let audio = start.elapsed();
     if loaded.stats.damaged_packets > 0 || loaded.stats.truncated {
         let name = input.name();
@@ -167,7 +187,7 @@ fn transcribe(
     }
     let seconds = loaded.samples.len() as f64 / RATE;
     let start = Instant::now();
-    sink.begin(number, &input.name())?;
+    sink.begin(&input.name())?;
     let bar = AudioBar::new(seconds, app);
     let mut watch = Watch { bar: &bar, sink, app, failure: None };
     let result = transcriber.transcribe_observed(&loaded.samples, &mut watch);

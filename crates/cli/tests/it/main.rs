@@ -1,8 +1,18 @@
 //! The program as a user meets it: output, messages and exit codes.
+//!
+//! The real model is found through `TENSORYARD_MODELS`; tests that need it say
+//! so when it is absent.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "helpers of tests")]
 
+mod convert;
+mod devices;
+mod eval;
+mod inspect;
 mod models;
 mod program;
 mod pull;
+mod support;
+mod transcribe;
 
 use std::path::Path;
 

@@ -61,6 +61,10 @@ pub struct Sink {
     /// What one file, or a JSON array, has gathered so far.
     gathered: Vec<serde_json::Value>,
     text: String,
+    /// Inputs that were begun.
+    begun: usize,
+    /// Inputs that were transcribed to their end.
+    done: usize,
 }
 
 impl Sink {
@@ -77,6 +81,11 @@ impl Sink {
                         .with_context(|| format!("cannot make the folder {}", path.display()))?;
                     Target::Files(output_files(path, format, stems))
                 } else {
+                    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                    // Told now, not after hours of work.
+                    if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
+                        anyhow::bail!("{}: there is no such folder", folder.display());
+                    }
                     Target::File(path.to_owned())
                 }
             }
@@ -87,7 +96,15 @@ impl Sink {
                 "subtitles of several inputs cannot be one file; --output FOLDER/ writes one each"
             );
         }
-        Ok(Self { format, target, several, gathered: Vec::new(), text: String::new() })
+        Ok(Self {
+            format,
+            target,
+            several,
+            gathered: Vec::new(),
+            text: String::new(),
+            begun: 0,
+            done: 0,
+        })
     }
 
     /// Text goes to standard output segment by segment, as it is found.
@@ -96,15 +113,10 @@ impl Sink {
     }
 
     /// An input is about to be transcribed.
-    pub fn begin(&mut self, number: usize, name: &str) -> anyhow::Result<()> {
-        if self.several && self.format == Format::Text {
-            let gap = if number == 0 { "" } else { "\n" };
-            let heading = format!("{gap}{name}:\n");
-            match self.target {
-                Target::Stdout => output::print(&heading)?,
-                Target::File(_) => self.text.push_str(&heading),
-                Target::Files(_) => {}
-            }
+    pub fn begin(&mut self, name: &str) -> anyhow::Result<()> {
+        self.begun += 1;
+        if self.several && self.is_streamed() {
+            output::print(&heading(name, self.begun == 1))?;
         }
         Ok(())
     }
@@ -124,6 +136,7 @@ impl Sink {
         name: &str,
         transcript: &Transcript,
     ) -> anyhow::Result<()> {
+        self.done += 1;
         if self.is_streamed() {
             return Ok(());
         }
@@ -135,14 +148,21 @@ impl Sink {
             }
             Target::Stdout => output::print(&self.format.write(transcript)?),
             Target::File(_) => {
+                if self.several && self.format == Format::Text {
+                    self.text.push_str(&heading(name, self.done == 1));
+                }
                 self.text.push_str(&self.format.write(transcript)?);
                 Ok(())
             }
         }
     }
 
-    /// All inputs are done: writes what was gathered.
+    /// All inputs are done: writes what was gathered. When not one of them was
+    /// transcribed, a file of an earlier run stays as it is.
     pub fn finish(mut self) -> anyhow::Result<()> {
+        if self.done == 0 {
+            return Ok(());
+        }
         if self.format == Format::Json && self.several && !matches!(self.target, Target::Files(_)) {
             self.text = format!("{:#}\n", json!(self.gathered));
         }
@@ -152,6 +172,12 @@ impl Sink {
             Target::File(path) => write_file(path, &self.text),
         }
     }
+}
+
+/// The line above the text of one of several inputs.
+fn heading(name: &str, is_first: bool) -> String {
+    let gap = if is_first { "" } else { "\n" };
+    format!("{gap}{name}:\n")
 }
 
 fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
