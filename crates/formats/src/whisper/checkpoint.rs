@@ -29,12 +29,14 @@ pub struct WhisperCheckpoint {
     pub mel_filters: MelFilters,
     /// Decoder heads whose cross-attention follows time: (layer, head).
     pub alignment_heads: Option<Vec<(u32, u32)>>,
-    /// Tokens that are never produced.
+    /// Tokens that are never produced; `None` leaves the choice to the decoder.
     pub suppress_ids: Option<Vec<u32>>,
-    /// Tokens that are not produced first.
+    /// Tokens that are not produced first; `None` leaves the choice to the decoder.
     pub suppress_ids_begin: Option<Vec<u32>>,
-    /// Tokens that name a language, as the source says; converters are known
-    /// to have been off by one for English-only models.
+    /// Tokens that name a language, as the source says. Converters are known to
+    /// have been off by one for English-only models, so decoding goes by
+    /// [`super::special_tokens`]; the list is kept so that a conversion loses
+    /// nothing.
     pub language_ids: Option<Vec<u32>>,
     pub(super) tensors: Vec<WhisperTensor>,
     pub(super) index: HashMap<String, usize>,

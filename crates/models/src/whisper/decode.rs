@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::language::Language;
-use super::rules::{LogitRules, RuleOptions, log_sum_exp};
+use super::rules::{LogitRules, RuleOptions, SuppressionLists, log_sum_exp};
 use super::special::{SpecialTokens, Task};
 use crate::Error;
 use crate::tokenizer::Tokenizer;
@@ -32,6 +32,11 @@ pub struct ModelDims {
 pub trait SpeechModel {
     /// Its sizes.
     fn dims(&self) -> ModelDims;
+
+    /// The lists of tokens to suppress that came with the model.
+    fn suppression(&self) -> SuppressionLists {
+        SuppressionLists::default()
+    }
 
     /// Encodes a window of audio; later [`SpeechModel::decode`] calls attend to it.
     ///
@@ -127,7 +132,7 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Prepares decoding.
+    /// Prepares decoding for a model that brings no lists of its own.
     ///
     /// # Errors
     /// [`Error::NotWhisperVocabulary`] or [`Error::Vocabulary`] if model and tokenizer do
@@ -137,6 +142,27 @@ impl<'a> Decoder<'a> {
         dims: ModelDims,
         options: DecodeOptions,
     ) -> Result<Self, Error> {
+        Self::with_lists(tokenizer, dims, &SuppressionLists::default(), options)
+    }
+
+    /// Prepares decoding with the sizes and the lists of a model.
+    ///
+    /// # Errors
+    /// As [`Decoder::new`].
+    pub fn for_model<M: SpeechModel + ?Sized>(
+        tokenizer: &'a Tokenizer,
+        model: &M,
+        options: DecodeOptions,
+    ) -> Result<Self, Error> {
+        Self::with_lists(tokenizer, model.dims(), &model.suppression(), options)
+    }
+
+    fn with_lists(
+        tokenizer: &'a Tokenizer,
+        dims: ModelDims,
+        lists: &SuppressionLists,
+        options: DecodeOptions,
+    ) -> Result<Self, Error> {
         let special = SpecialTokens::for_tokenizer(dims.n_vocab, tokenizer)?;
         if dims.n_text_ctx < 16 {
             return Err(Error::InvalidOption {
@@ -144,7 +170,7 @@ impl<'a> Decoder<'a> {
                 reason: format!("{} decoder positions are too few", dims.n_text_ctx),
             });
         }
-        let rules = LogitRules::new(tokenizer, special, &options.rules);
+        let rules = LogitRules::new(tokenizer, special, lists, &options.rules);
         Ok(Self { tokenizer, special, dims, options, rules })
     }
 

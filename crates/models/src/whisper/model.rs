@@ -23,6 +23,7 @@ use super::decode::{ModelDims, SpeechModel};
 use super::decoder::{DecoderShape, LOGITS, MASK, POSITIONS, ROWS, TOKENS, decoder_graph};
 use super::encoder::{AudioOutput, FEATURES, MEL, encoder_graph};
 use super::extras::open_checkpoint;
+use super::rules::SuppressionLists;
 use super::weights::CheckpointWeights;
 use crate::Error;
 use crate::tokenizer::Tokenizer;
@@ -55,6 +56,7 @@ pub struct WhisperModel {
     name: Option<String>,
     config: GraphConfig,
     tokenizer: Tokenizer,
+    suppression: SuppressionLists,
     mel: LogMel,
     weights: Arc<Weights>,
     devices: Vec<Selected>,
@@ -133,6 +135,10 @@ impl WhisperModel {
             name: checkpoint.name.clone(),
             config,
             tokenizer: tokenizer(checkpoint)?,
+            suppression: SuppressionLists {
+                always: checkpoint.suppress_ids.clone(),
+                first: checkpoint.suppress_ids_begin.clone(),
+            },
             mel: LogMel::new(filters).map_err(Error::model)?,
             weights: Arc::new(weights),
             devices: devices.to_vec(),
@@ -165,11 +171,6 @@ impl WhisperModel {
     /// What turns samples into mel frames for this model.
     pub fn log_mel(&self) -> &LogMel {
         &self.mel
-    }
-
-    /// Bytes of the weights by kind of memory.
-    pub fn weight_sizes(&self) -> Vec<(String, usize)> {
-        self.weights.sizes()
     }
 
     /// Opens a session with caches and compute memory of its own.
@@ -304,6 +305,10 @@ impl SpeechModel for WhisperSession {
     fn dims(&self) -> ModelDims {
         let sizes = &self.model.config.sizes;
         ModelDims { n_vocab: sizes.n_vocab, n_text_ctx: sizes.n_text_ctx, n_mels: sizes.n_mels }
+    }
+
+    fn suppression(&self) -> SuppressionLists {
+        self.model.suppression.clone()
     }
 
     fn encode(&mut self, mel: &[f32]) -> Result<(), Error> {

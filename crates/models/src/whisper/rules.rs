@@ -4,6 +4,9 @@
 //! and their constants are those of Radford et al. 2022, section 4.5, as the
 //! openai-whisper decoder applies them by default. All are pure functions of the
 //! logits and of the tokens sampled so far; ids beyond the logits are ignored.
+//!
+//! Which marks are never said is data of openai-whisper (`whisper/tokenizer.py`,
+//! MIT licence; the notice is in `src/text/data/README.md`).
 
 use std::ops::Range;
 
@@ -99,11 +102,11 @@ fn suppress_range(logits: &mut [f32], tokens: Range<u32>) {
     logits[start..end].fill(f32::NEG_INFINITY);
 }
 
-/// Rule "suppress blank": a transcript does not open with a space or its end.
-pub fn suppress_blank(logits: &mut [f32], sampled: &[u32], blank: &[u32], special: &SpecialTokens) {
+/// Rule "suppress blank": a transcript does not open with these tokens, as a rule a space
+/// and the end of text.
+pub fn suppress_blank(logits: &mut [f32], sampled: &[u32], blank: &[u32]) {
     if sampled.is_empty() {
         suppress_tokens(logits, blank);
-        suppress_tokens(logits, &[special.eot]);
     }
 }
 
@@ -176,12 +179,21 @@ pub fn log_sum_exp(values: &[f32]) -> f64 {
     max + values.iter().map(|&x| (f64::from(x) - max).exp()).sum::<f64>().ln()
 }
 
+/// Lists of tokens that a model's file brings; an empty list suppresses nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SuppressionLists {
+    /// Tokens that never come next; `None` for the [`non_speech_tokens`].
+    pub always: Option<Vec<u32>>,
+    /// Tokens that do not come first; `None` for a space and the end of text.
+    pub first: Option<Vec<u32>>,
+}
+
 /// Which rules apply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleOptions {
     /// Write timestamps.
     pub timestamps: bool,
-    /// Suppress the non-speech tokens.
+    /// Suppress the tokens that the model's file lists, else the non-speech tokens.
     pub suppress_non_speech: bool,
     /// Further tokens that never come.
     pub suppress_tokens: Vec<u32>,
@@ -212,14 +224,22 @@ pub struct LogitRules {
 }
 
 impl LogitRules {
-    /// Prepares the rules for a vocabulary.
+    /// Prepares the rules for a vocabulary and the lists of a model.
     ///
     /// Tokens that steer the decoder (start, tasks, previous text, no speech) are
     /// always suppressed.
-    pub fn new(tokenizer: &Tokenizer, special: SpecialTokens, options: &RuleOptions) -> Self {
+    pub fn new(
+        tokenizer: &Tokenizer,
+        special: SpecialTokens,
+        lists: &SuppressionLists,
+        options: &RuleOptions,
+    ) -> Self {
         let mut suppressed = options.suppress_tokens.clone();
         if options.suppress_non_speech {
-            suppressed.extend(non_speech_tokens(tokenizer));
+            match &lists.always {
+                Some(tokens) => suppressed.extend(tokens),
+                None => suppressed.extend(non_speech_tokens(tokenizer)),
+            }
         }
         suppressed.extend([
             special.sot,
@@ -231,10 +251,15 @@ impl LogitRules {
         ]);
         suppressed.sort_unstable();
         suppressed.dedup();
+        let blank = lists.first.clone().unwrap_or_else(|| {
+            let mut tokens = tokenizer.encode(" ");
+            tokens.push(special.eot);
+            tokens
+        });
         Self {
             special,
             suppressed,
-            blank: tokenizer.encode(" "),
+            blank,
             timestamps: options.timestamps,
             max_initial_frames: options.max_initial_frames,
         }
@@ -245,7 +270,7 @@ impl LogitRules {
     /// `sampled` are the tokens of this window after the start sequence.
     pub fn apply(&self, logits: &mut [f32], sampled: &[u32]) {
         let special = &self.special;
-        suppress_blank(logits, sampled, &self.blank, special);
+        suppress_blank(logits, sampled, &self.blank);
         suppress_tokens(logits, &self.suppressed);
         if self.timestamps {
             suppress_tokens(logits, &[special.no_timestamps]);
@@ -259,5 +284,10 @@ impl LogitRules {
     /// The tokens that never come next, in ascending order.
     pub fn suppressed(&self) -> &[u32] {
         &self.suppressed
+    }
+
+    /// The tokens that do not come first.
+    pub fn suppressed_first(&self) -> &[u32] {
+        &self.blank
     }
 }

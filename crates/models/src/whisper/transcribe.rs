@@ -72,7 +72,10 @@ impl Default for TranscribeOptions {
     }
 }
 
-/// Who watches a transcription. Every method does nothing by default.
+/// Who watches a transcription.
+///
+/// All methods are called on the thread that transcribes, between steps of the model, so
+/// time spent in them delays it. By default they do nothing.
 pub trait Observer {
     /// Asked before each step of the model; `true` stops the transcription.
     ///
@@ -81,17 +84,19 @@ pub trait Observer {
         false
     }
 
-    /// Frames (10 ms) done; never decreases and ends at `total_frames`.
+    /// Frames (10 ms) done: told before each window and at the end.
+    ///
+    /// Never decreases, and ends at `total_frames` unless the transcription is stopped or fails.
     fn progress(&mut self, done_frames: usize, total_frames: usize) {
         let _ = (done_frames, total_frames);
     }
 
-    /// The language was detected.
+    /// The language was detected; not called where it was given or the model is English only.
     fn language_detected(&mut self, probabilities: &LanguageProbabilities) {
         let _ = probabilities;
     }
 
-    /// A segment is final.
+    /// A segment is final. Segments come in order, once each, after their window is decoded.
     fn segment(&mut self, segment: &Segment) {
         let _ = segment;
     }
@@ -116,7 +121,7 @@ pub fn transcribe<M: SpeechModel + ?Sized>(
     options: &TranscribeOptions,
     observer: &mut dyn Observer,
 ) -> Result<Transcript, Error> {
-    let decoder = Decoder::new(tokenizer, model.dims(), options.decode.clone())?;
+    let decoder = Decoder::for_model(tokenizer, model, options.decode.clone())?;
     let mut run = Run::new(&decoder, mel, options, observer)?;
     match run.all_windows(model) {
         Ok(()) => Ok(run.finish()),
@@ -258,6 +263,12 @@ impl<'a> Run<'a> {
     /// Takes a window's text in and returns the first frame of the next window.
     fn take(&mut self, window: DecodedWindow, span: WindowSpan) -> usize {
         if self.is_silence(&window) {
+            tracing::debug!(
+                first_frame = span.first,
+                no_speech_prob = window.no_speech_prob,
+                avg_logprob = window.avg_logprob,
+                "a window is left out as silent"
+            );
             return span.first + span.frames;
         }
         let timestamps = self.options.decode.rules.timestamps;

@@ -1,8 +1,8 @@
 //! Each rule on logits alone, and their guarantees together.
 
 use tensoryard_models::whisper::rules::{
-    LogitRules, RuleOptions, log_sum_exp, open_with_timestamp, order_timestamps, pair_timestamps,
-    prefer_timestamps_in_sum, suppress_blank, suppress_tokens,
+    LogitRules, RuleOptions, SuppressionLists, log_sum_exp, open_with_timestamp, order_timestamps,
+    pair_timestamps, prefer_timestamps_in_sum, suppress_blank, suppress_tokens,
 };
 use tensoryard_models::whisper::special::SpecialTokens;
 
@@ -44,9 +44,9 @@ fn suppressed_tokens_outside_the_logits_are_ignored() {
 #[test]
 fn blank_is_suppressed_at_the_start_only() {
     let eot = special().eot;
-    let at_start = allowed(|logits| suppress_blank(logits, &[], &[220], &special()));
+    let at_start = allowed(|logits| suppress_blank(logits, &[], &[220, eot]));
     check(&at_start, &[219, time(0)], &[220, eot]);
-    let later = allowed(|logits| suppress_blank(logits, &[time(0)], &[220], &special()));
+    let later = allowed(|logits| suppress_blank(logits, &[time(0)], &[220, eot]));
     check(&later, &[220, eot], &[]);
 }
 
@@ -113,7 +113,8 @@ fn without_timestamps_only_the_lists_apply() {
         suppress_tokens: vec![word('b')],
         ..RuleOptions::default()
     };
-    let rules = LogitRules::new(&tokenizer, special, &options);
+    let none = SuppressionLists::default();
+    let rules = LogitRules::new(&tokenizer, special, &none, &options);
     let left = allowed(|logits| rules.apply(logits, &[word('a')]));
     check(
         &left,
@@ -123,16 +124,40 @@ fn without_timestamps_only_the_lists_apply() {
     let with_marks = LogitRules::new(
         &tokenizer,
         special,
+        &none,
         &RuleOptions { timestamps: false, ..Default::default() },
     );
     check(&allowed(|logits| with_marks.apply(logits, &[word('a')])), &[word('b')], &[b'('.into()]);
+}
+
+#[test]
+fn lists_of_the_model_replace_the_computed_ones() {
+    let (tokenizer, special) = synthetic(51865);
+    let mut options = RuleOptions { timestamps: false, ..RuleOptions::default() };
+    let lists =
+        SuppressionLists { always: Some(vec![word('b'), u32::MAX]), first: Some(vec![word('c')]) };
+    let rules = LogitRules::new(&tokenizer, special, &lists, &options);
+    let at_start = allowed(|logits| rules.apply(logits, &[]));
+    check(
+        &at_start,
+        &[b'('.into(), b' '.into(), special.eot],
+        &[word('b'), word('c'), special.sot, special.no_speech],
+    );
+    let later = allowed(|logits| rules.apply(logits, &[word('a')]));
+    check(&later, &[word('c')], &[word('b'), special.transcribe]);
+
+    options.suppress_non_speech = false;
+    let rules = LogitRules::new(&tokenizer, special, &lists, &options);
+    let later = allowed(|logits| rules.apply(logits, &[word('a')]));
+    check(&later, &[word('b')], &[special.transcribe]);
 }
 
 /// Whatever the logits, sampled sequences keep the grammar.
 #[test]
 fn random_sequences_keep_the_timestamp_grammar() {
     let (tokenizer, special) = synthetic(51865);
-    let rules = LogitRules::new(&tokenizer, special, &RuleOptions::default());
+    let rules =
+        LogitRules::new(&tokenizer, special, &SuppressionLists::default(), &RuleOptions::default());
     for seed in 0..25 {
         let mut random = Random::new(seed);
         let mut sampled: Vec<u32> = Vec::new();

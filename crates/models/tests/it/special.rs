@@ -3,11 +3,13 @@
 use tensoryard_models::Error;
 use tensoryard_models::tokenizer::Tokenizer;
 use tensoryard_models::whisper::language::Language;
-use tensoryard_models::whisper::rules::non_speech_tokens;
+use tensoryard_models::whisper::rules::{
+    LogitRules, RuleOptions, SuppressionLists, non_speech_tokens,
+};
 use tensoryard_models::whisper::special::{SpecialTokens, Task};
 
-use crate::golden::{golden, ids};
-use crate::vocabulary::{real, synthetic};
+use crate::golden::{golden, ids, model_file};
+use crate::vocabulary::{folder, real, synthetic};
 
 #[test]
 fn special_tokens_have_the_golden_ids() {
@@ -58,6 +60,29 @@ fn non_speech_tokens_are_the_golden_list() {
     }
 }
 
+/// `config.json` has the lists that the original publishes for its models.
+#[test]
+fn the_lists_of_the_original_models_are_the_computed_ones() {
+    let name = "the_lists_of_the_original_models_are_the_computed_ones";
+    for (model, n_vocab) in [("tiny.en", 51864), ("base", 51865)] {
+        let Some(tokenizer) = real(name, model) else { return };
+        let Some(config) = model_file(name, &format!("{}/config.json", folder(model))) else {
+            return;
+        };
+        let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+        let lists = SuppressionLists {
+            always: Some(ids(&config["suppress_ids"])),
+            first: Some(ids(&config["suppress_ids_begin"])),
+        };
+        let special = SpecialTokens::from_vocab_size(n_vocab).unwrap();
+        let rules = |lists| LogitRules::new(tokenizer, special, lists, &RuleOptions::default());
+        let (listed, computed) = (rules(&lists), rules(&SuppressionLists::default()));
+        assert_eq!(Some(computed.suppressed().to_vec()), lists.always, "{model}");
+        assert_eq!(Some(computed.suppressed_first().to_vec()), lists.first, "{model}");
+        assert_eq!(listed.suppressed(), computed.suppressed(), "{model}");
+    }
+}
+
 #[test]
 fn named_special_tokens_agree_with_real_vocabularies() {
     let name = "named_special_tokens_agree_with_real_vocabularies";
@@ -90,7 +115,7 @@ fn a_misplaced_special_token_is_an_error() {
     let mut tokens: Vec<Vec<u8>> = (0..=255).map(|byte: u8| vec![byte]).collect();
     tokens.resize(50257, b"x".to_vec());
     tokens[300] = b"<|endoftext|>".to_vec();
-    let tokenizer = Tokenizer::from_token_bytes(tokens).unwrap();
+    let tokenizer = Tokenizer::from_parts(tokens, &[]).unwrap();
     let error = SpecialTokens::for_tokenizer(51865, &tokenizer).unwrap_err().to_string();
     assert!(error.contains("<|endoftext|> has id 300, expected 50257"), "{error}");
 }
