@@ -1,5 +1,7 @@
 //! The error type of this crate.
 
+use std::path::{Path, PathBuf};
+
 use crate::whisper::transcript::Transcript;
 
 /// What a file, a caller, a model or a user's cancellation can cause.
@@ -10,6 +12,15 @@ pub enum Error {
     #[error("vocabulary: {reason}")]
     Vocabulary {
         /// What is wrong, with the token or line concerned.
+        reason: String,
+    },
+
+    /// A file of a model cannot be read, or does not say what it must.
+    #[error("{}: {reason}", path.display())]
+    ModelFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
         reason: String,
     },
 
@@ -97,6 +108,10 @@ pub enum Error {
 impl Error {
     pub(crate) fn model(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self::Model(Box::new(error))
+    }
+
+    pub(crate) fn model_file(path: &Path, reason: impl ToString) -> Self {
+        Self::ModelFile { path: path.to_owned(), reason: reason.to_string() }
     }
 
     pub(crate) fn vocabulary(reason: impl Into<String>) -> Self {

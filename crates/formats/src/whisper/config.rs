@@ -1,5 +1,6 @@
 //! The hyperparameters and the mel filters of a Whisper model.
 
+use super::is_multilingual;
 use crate::error::{FormatError, Result};
 
 /// The ten numbers that fix the shape of a Whisper model.
@@ -80,7 +81,7 @@ impl WhisperConfig {
 
     /// Whether the vocabulary is one of the multilingual models.
     pub fn is_multilingual(&self) -> bool {
-        self.n_vocab >= 51865
+        is_multilingual(self.n_vocab)
     }
 }
 

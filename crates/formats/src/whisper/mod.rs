@@ -15,6 +15,7 @@ mod config;
 mod from_ctranslate2;
 mod from_ggml;
 mod from_gguf;
+mod languages;
 mod specs;
 mod tensor;
 mod to_ggml;
@@ -23,8 +24,9 @@ mod vocabulary;
 
 pub use checkpoint::{CheckpointExtras, Progress, WeightType, WhisperCheckpoint};
 pub use config::{MelFilters, WhisperConfig};
+pub use languages::LANGUAGES;
 pub use specs::{TensorRole, TensorSpec, tensor_specs};
 pub use tensor::{ConvOrder, WhisperTensor};
-pub use vocabulary::{LANGUAGE_CODES, WhisperVocabulary, special_tokens, token_bytes, token_text};
+pub use vocabulary::{WhisperVocabulary, is_multilingual, special_tokens, token_bytes, token_text};
 
 pub(crate) use checkpoint::conv_shape_in;

@@ -5,6 +5,8 @@
 //! so that a space is `Ġ`. See the encoder of
 //! <https://github.com/openai/gpt-2/blob/master/src/encoder.py>.
 
+use super::languages::LANGUAGES;
+
 /// The tokens of a model and, when known, how they merge.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WhisperVocabulary {
@@ -43,16 +45,10 @@ impl WhisperVocabulary {
     }
 }
 
-/// The languages in the order of their tokens; the last came with large-v3.
-pub const LANGUAGE_CODES: [&str; 100] = [
-    "en", "zh", "de", "es", "ru", "ko", "fr", "ja", "pt", "tr", "pl", "ca", "nl", "ar", "sv", "it",
-    "id", "hi", "fi", "vi", "he", "uk", "el", "ms", "cs", "ro", "da", "hu", "ta", "no", "th", "ur",
-    "hr", "bg", "lt", "la", "mi", "ml", "cy", "sk", "te", "fa", "lv", "bn", "sr", "az", "sl", "kn",
-    "et", "mk", "br", "eu", "is", "hy", "ne", "mn", "bs", "kk", "sq", "sw", "gl", "mr", "pa", "si",
-    "km", "sn", "yo", "so", "af", "oc", "ka", "be", "tg", "sd", "gu", "am", "yi", "lo", "uz", "fo",
-    "ht", "ps", "tk", "nn", "mt", "sa", "lb", "my", "bo", "tl", "mg", "as", "tt", "haw", "ln",
-    "ha", "ba", "jw", "su", "yue",
-];
+/// Whether a Whisper vocabulary of `n_vocab` tokens is that of a multilingual model.
+pub fn is_multilingual(n_vocab: usize) -> bool {
+    n_vocab >= 51865
+}
 
 /// The special tokens at the end of a Whisper vocabulary of `n_vocab` tokens,
 /// from `<|endoftext|>` to `<|30.00|>`; empty for a size that is not Whisper's.
@@ -65,7 +61,7 @@ pub fn special_tokens(n_vocab: usize) -> Vec<String> {
     };
     let named = |name: &str| format!("<|{name}|>");
     let mut tokens = vec![named("endoftext"), named("startoftranscript")];
-    tokens.extend(LANGUAGE_CODES.iter().take(n_languages).map(|code| named(code)));
+    tokens.extend(LANGUAGES.iter().take(n_languages).map(|(code, _)| named(code)));
     let tasks = ["translate", "transcribe", "startoflm", "startofprev", "nospeech", "notimestamps"];
     tokens.extend(tasks.map(named));
     // Timestamps count in steps of 20 ms.

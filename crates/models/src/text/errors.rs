@@ -144,6 +144,13 @@ mod tests {
     #[test]
     fn characters_ignore_white_space() {
         assert_eq!(char_errors("ab c", "a bd"), counts(2, 1, 0, 0));
+    }
+
+    #[test]
+    fn counts_edits_of_characters() {
         assert_eq!(char_distance("kitten", "sitting"), 3);
+        assert_eq!(char_distance("", "äöü"), 3);
+        assert_eq!(char_distance("äöü", ""), 3);
+        assert_eq!(char_distance("base", "base"), 0);
     }
 }

@@ -9,14 +9,16 @@
 //! Encoding never produces a special token: text that looks like one is text.
 
 mod bpe;
-pub mod bytes;
+mod joiner;
 mod load;
 mod words;
 
-pub use bytes::Utf8Joiner;
+pub use joiner::Utf8Joiner;
 pub use words::{Word, WordSplit};
 
 pub(crate) use load::hugging_face_merges;
+
+use tensoryard_formats::whisper::WhisperVocabulary;
 
 use bpe::MergeOrder;
 
@@ -37,7 +39,7 @@ impl Vocabulary {
     /// # Errors
     /// [`Error::Vocabulary`] if there are more than 2^31 tokens.
     pub fn new(tokens: Vec<Vec<u8>>) -> Result<Self, Error> {
-        let is_special = tokens.iter().map(|t| looks_special(t)).collect();
+        let is_special = tokens.iter().map(|token| WhisperVocabulary::is_special(token)).collect();
         Self::with_special(tokens, is_special)
     }
 
@@ -83,10 +85,6 @@ impl Vocabulary {
         let is_it = |(bytes, special): (&Vec<u8>, &bool)| *special && bytes == name.as_bytes();
         self.tokens.iter().zip(&self.is_special).position(is_it).map(|at| at as u32)
     }
-}
-
-fn looks_special(bytes: &[u8]) -> bool {
-    bytes.len() > 4 && bytes.starts_with(b"<|") && bytes.ends_with(b"|>")
 }
 
 /// A byte-level byte-pair tokenizer.

@@ -1,21 +1,18 @@
 //! The special tokens of a Whisper vocabulary.
 //!
-//! They follow the ordinary tokens in one fixed order: end of text, start of
-//! transcript, the languages, translate, transcribe, start of language model,
-//! start of previous text, no speech, no timestamps, then 1501 timestamps of
-//! 0.02 s. So the size of the vocabulary decides every id. English-only
-//! vocabularies also have the language tokens, but the models never use them.
+//! They follow the ordinary tokens in one fixed order, so the size of the
+//! vocabulary decides every id; [`special_tokens`] has the names in that order.
+//! English-only vocabularies also have the language tokens, but the models never
+//! use them.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use tensoryard_formats::whisper::{is_multilingual, special_tokens};
 
 use super::language::Language;
 use crate::Error;
 use crate::tokenizer::Tokenizer;
-
-/// Number of timestamp tokens: 0.00 s to 30.00 s.
-pub const TIMESTAMPS: u32 = 1501;
 
 /// Mel frames between neighbouring timestamps (10 ms each).
 pub const FRAMES_PER_TIMESTAMP: usize = 2;
@@ -66,28 +63,28 @@ impl SpecialTokens {
     /// # Errors
     /// [`Error::NotWhisperVocabulary`] for a size other than 51864, 51865 and 51866.
     pub fn from_vocab_size(n_vocab: usize) -> Result<Self, Error> {
-        let (multilingual, n_languages) = match n_vocab {
-            51864 => (false, 99),
-            51865 => (true, 99),
-            51866 => (true, 100),
-            _ => return Err(Error::NotWhisperVocabulary { n_vocab }),
+        let unknown = || Error::NotWhisperVocabulary { n_vocab };
+        let names = special_tokens(n_vocab);
+        let first = n_vocab.checked_sub(names.len()).ok_or_else(unknown)?;
+        let id = |name: &str| {
+            let at = names.iter().position(|token| token == name).ok_or_else(unknown)?;
+            u32::try_from(first + at).map_err(|_| unknown())
         };
-        let timestamp_begin = n_vocab as u32 - TIMESTAMPS;
-        let translate = timestamp_begin - 6;
-        let sot = translate - n_languages - 1;
+        let sot = id("<|startoftranscript|>")?;
+        let translate = id("<|translate|>")?;
         Ok(Self {
-            n_vocab: n_vocab as u32,
-            multilingual,
-            n_languages,
-            eot: sot - 1,
+            n_vocab: u32::try_from(n_vocab).map_err(|_| unknown())?,
+            multilingual: is_multilingual(n_vocab),
+            n_languages: translate - sot - 1,
+            eot: id("<|endoftext|>")?,
             sot,
             translate,
-            transcribe: translate + 1,
-            sot_lm: translate + 2,
-            sot_prev: translate + 3,
-            no_speech: translate + 4,
-            no_timestamps: translate + 5,
-            timestamp_begin,
+            transcribe: id("<|transcribe|>")?,
+            sot_lm: id("<|startoflm|>")?,
+            sot_prev: id("<|startofprev|>")?,
+            no_speech: id("<|nospeech|>")?,
+            no_timestamps: id("<|notimestamps|>")?,
+            timestamp_begin: id("<|0.00|>")?,
         })
     }
 

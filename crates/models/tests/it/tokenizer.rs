@@ -24,16 +24,14 @@ fn every_source_of_a_vocabulary_gives_the_golden_ids() {
         let path = format!("{}/tokenizer.json", folder(model));
         let Some(json) = model_file(name, &path) else { return };
         let from_json = Tokenizer::from_tokenizer_json(&json).unwrap();
-        let printable = tokenizer.printable_tokens();
-        let from_parts = Tokenizer::from_printable::<_, &str>(&printable, &[]).unwrap();
         let n_ordinary = golden[model]["eot"].as_u64().unwrap() as u32;
         let bytes = |id| tokenizer.vocabulary().bytes(id).unwrap().to_vec();
-        let from_bytes = Tokenizer::from_token_bytes((0..n_ordinary).map(bytes).collect()).unwrap();
+        let ordinary = (0..n_ordinary).map(bytes).collect();
+        let without_merges = Tokenizer::from_parts(ordinary, &[]).unwrap();
         let golden = &golden[model];
         check_encode_and_decode(tokenizer, golden, "CTranslate2");
         check_encode_and_decode(&from_json, golden, "tokenizer.json");
-        check_encode_and_decode(&from_parts, golden, "printable tokens");
-        check_encode_and_decode(&from_bytes, golden, "raw bytes");
+        check_encode_and_decode(&without_merges, golden, "tokens alone");
     }
 }
 
@@ -66,19 +64,22 @@ fn unfinished_bytes_stay_with_the_last_word() {
     assert_eq!(words[1].tokens, [0xe5, 0xae]);
 }
 
-/// Bytes, `ab` made before `bc`, and `abc` made only from `ab` and `c`.
-fn small_vocabulary(extra: &[&str]) -> Vec<String> {
-    let bytes: Vec<Vec<u8>> = (0..=255).map(|byte: u8| vec![byte]).collect();
-    let mut tokens = Tokenizer::from_token_bytes(bytes).unwrap().printable_tokens();
-    tokens.extend(extra.iter().map(|&token| token.to_owned()));
-    tokens
+/// The 256 bytes, then further tokens, as ids 256, 257, …
+fn small_vocabulary(extra: &[&str]) -> Vec<Vec<u8>> {
+    let bytes = (0..=255).map(|byte: u8| vec![byte]);
+    bytes.chain(extra.iter().map(|token| token.as_bytes().to_vec())).collect()
+}
+
+fn merge(left: &str, right: &str) -> (Vec<u8>, Vec<u8>) {
+    (left.as_bytes().to_vec(), right.as_bytes().to_vec())
 }
 
 #[test]
 fn merges_in_another_order_than_the_ids_are_obeyed() {
     let tokens = small_vocabulary(&["ab", "bc", "abc"]);
-    let by_id = Tokenizer::from_printable::<_, &str>(&tokens, &[]).unwrap();
-    let by_list = Tokenizer::from_printable(&tokens, &["b c", "a b"]).unwrap();
+    let by_id = Tokenizer::from_parts(tokens.clone(), &[]).unwrap();
+    let merges = [merge("b", "c"), merge("a", "b")];
+    let by_list = Tokenizer::from_parts(tokens, &merges).unwrap();
     assert_eq!(by_id.encode("abcd"), [258, 'd' as u32]);
     assert_eq!(by_list.encode("abcd"), ['a' as u32, 257, 'd' as u32]);
     assert_eq!(by_id.encode("xabx"), ['x' as u32, 256, 'x' as u32]);
@@ -87,14 +88,14 @@ fn merges_in_another_order_than_the_ids_are_obeyed() {
 #[test]
 fn equal_pairs_merge_from_the_left() {
     let tokens = small_vocabulary(&["aa", "aaaa"]);
-    let tokenizer = Tokenizer::from_printable::<_, &str>(&tokens, &[]).unwrap();
+    let tokenizer = Tokenizer::from_parts(tokens, &[]).unwrap();
     assert_eq!(tokenizer.encode("aaaaaaa"), [257, 256, 'a' as u32]);
 }
 
 #[test]
 fn a_long_run_encodes_in_one_go() {
     let tokens = small_vocabulary(&["aa", "aaaa"]);
-    let tokenizer = Tokenizer::from_printable::<_, &str>(&tokens, &[]).unwrap();
+    let tokenizer = Tokenizer::from_parts(tokens, &[]).unwrap();
     let text = "a".repeat(400_000);
     assert_eq!(tokenizer.encode(&text).len(), 100_000);
 }
@@ -134,19 +135,17 @@ fn any_text_survives_encoding_and_streaming() {
 
 #[test]
 fn unusable_vocabularies_are_named_errors() {
-    let without_bytes = Tokenizer::from_token_bytes(vec![b"a".to_vec()]).unwrap_err();
+    let without_bytes = Tokenizer::from_parts(vec![b"a".to_vec()], &[]).unwrap_err();
     assert_eq!(
         without_bytes.to_string(),
         "vocabulary: byte 0x00 has no token, so text cannot be encoded"
     );
-    let tokens = small_vocabulary(&["a b"]);
-    let error = Tokenizer::from_printable::<_, &str>(&tokens, &[]).unwrap_err().to_string();
-    assert_eq!(error, "vocabulary: token 256 (\"a b\") is not in byte-level spelling");
     let tokens = small_vocabulary(&["ab"]);
-    let error = Tokenizer::from_printable(&tokens, &["b c"]).unwrap_err().to_string();
+    let error = Tokenizer::from_parts(tokens, &[merge("b", "c")]).unwrap_err().to_string();
     assert_eq!(error, "vocabulary: merge 0 needs \"bc\", which is no token");
-    let error = Tokenizer::from_printable(&tokens, &["ab"]).unwrap_err().to_string();
-    assert_eq!(error, "vocabulary: merge 0 (\"ab\") is not two tokens");
+    let json = r#"{"model": {"vocab": {"a": 0}, "merges": ["a b", "ab"]}}"#;
+    let error = Tokenizer::from_tokenizer_json(json).unwrap_err().to_string();
+    assert_eq!(error, "vocabulary: tokenizer.json: merge 1 (\"ab\") is not two tokens");
     for json in ["", "<html>", "{}", r#"{"model":{"vocab":{"a":4294967295}}}"#] {
         let error = Tokenizer::from_tokenizer_json(json).unwrap_err().to_string();
         assert!(error.starts_with("vocabulary: tokenizer.json"), "{error}");

@@ -5,6 +5,8 @@
 
 use std::sync::OnceLock;
 
+use tensoryard_formats::ctranslate2::parse_vocabulary;
+use tensoryard_formats::whisper::token_bytes;
 use tensoryard_models::tokenizer::Tokenizer;
 use tensoryard_models::whisper::special::SpecialTokens;
 
@@ -20,7 +22,7 @@ pub fn synthetic(n_vocab: usize) -> (Tokenizer, SpecialTokens) {
     let fillers = tokens.len()..special.eot as usize;
     tokens.extend(fillers.map(|id| format!("<filler {id}>").into_bytes()));
     tokens.push(b"<|endoftext|>".to_vec());
-    (Tokenizer::from_token_bytes(tokens).unwrap(), special)
+    (Tokenizer::from_parts(tokens, &[]).unwrap(), special)
 }
 
 /// Token of one of the words `" a"` to `" f"` in a synthetic vocabulary.
@@ -45,7 +47,11 @@ pub fn real(test: &str, model: &str) -> Option<&'static Tokenizer> {
     let load = || {
         let vocabulary = model_file(test, &format!("{}/vocabulary.txt", folder(model)))?;
         let json = model_file(test, &format!("{}/tokenizer.json", folder(model)))?;
-        Some(Tokenizer::from_ctranslate2(&vocabulary, Some(&json)).unwrap())
+        let file: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let merges = file["model"]["merges"].as_array().unwrap();
+        let pair = |text: &str| text.split_once(' ').map(|(l, r)| (token_bytes(l), token_bytes(r)));
+        let merges: Vec<_> = merges.iter().map(|m| pair(m.as_str().unwrap()).unwrap()).collect();
+        Some(Tokenizer::from_parts(parse_vocabulary(&vocabulary), &merges).unwrap())
     };
     cell.get_or_init(load).as_ref()
 }

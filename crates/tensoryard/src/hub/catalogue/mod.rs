@@ -7,6 +7,8 @@
 
 mod whisper;
 
+use tensoryard_models::text::char_distance;
+
 use super::error::HubError;
 
 /// The models that can be fetched by name.
@@ -146,7 +148,7 @@ impl Catalogue {
         let (distance, model) = self
             .models
             .iter()
-            .map(|model| (edit_distance(&name, &model.name), model))
+            .map(|model| (char_distance(&name, &model.name), model))
             .min_by_key(|(d, _)| *d)?;
         let contained = name.contains(&model.name) || model.name.contains(&name);
         (distance <= model.name.len() / 3 || contained && !name.is_empty())
@@ -154,32 +156,9 @@ impl Catalogue {
     }
 }
 
-/// How many letters must be inserted, removed or replaced to get from `a` to `b`.
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, letter) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, other) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(letter != *other);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_edits() {
-        assert_eq!(edit_distance("kitten", "sitting"), 3);
-        assert_eq!(edit_distance("", "abc"), 3);
-        assert_eq!(edit_distance("abc", ""), 3);
-        assert_eq!(edit_distance("base", "base"), 0);
-    }
 
     #[test]
     fn an_unknown_name_lists_the_known_ones_and_the_nearest() {
