@@ -4,6 +4,9 @@
 //! writes numbers and amounts of money in digits and spellings the American way
 //! (Radford et al. 2022, appendix C). Figures of word error rate are comparable
 //! only where the very same rules apply, so their quirks are part of them.
+//!
+//! The tables of words and spellings are data of openai-whisper (MIT licence): see
+//! `data/README.md`.
 
 use std::collections::HashMap;
 

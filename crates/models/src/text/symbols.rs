@@ -2,7 +2,8 @@
 //!
 //! Unicode general categories M, S and P become spaces; with diacritics removed,
 //! nonspacing marks go without a trace and letters that do not decompose are
-//! spelt out.
+//! spelt out. Which letters those are is data of openai-whisper (MIT licence): see
+//! `data/README.md`.
 
 use fancy_regex::Regex;
 use unicode_normalization::UnicodeNormalization;
