@@ -20,7 +20,19 @@ const GRACE: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone)]
 pub struct Interrupt {
     flag: Arc<AtomicBool>,
+    held: Arc<AtomicBool>,
     signal: AbortSignal,
+}
+
+/// While this lives, the work is left to stop by itself, so that it can clean
+/// up; only a second Ctrl-C ends the program at once.
+#[derive(Debug)]
+pub struct Hold(Arc<AtomicBool>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Interrupt {
@@ -28,6 +40,8 @@ impl Interrupt {
     pub fn install() -> anyhow::Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         let raised = Arc::clone(&flag);
+        let held = Arc::new(AtomicBool::new(false));
+        let waits = Arc::clone(&held);
         let signal = AbortSignal::new();
         let given = signal.clone();
         ctrlc::set_handler(move || {
@@ -35,13 +49,24 @@ impl Interrupt {
             if raised.swap(true, Ordering::Relaxed) {
                 end_now();
             }
-            thread::spawn(|| {
+            let waits = Arc::clone(&waits);
+            thread::spawn(move || {
                 thread::sleep(GRACE);
+                while waits.load(Ordering::Relaxed) {
+                    thread::sleep(GRACE);
+                }
                 end_now();
             });
         })
         .context("cannot handle Ctrl-C")?;
-        Ok(Self { flag, signal })
+        Ok(Self { flag, held, signal })
+    }
+
+    /// Keeps the program alive after Ctrl-C, for work that polls often and
+    /// would leave something behind.
+    pub fn hold(&self) -> Hold {
+        self.held.store(true, Ordering::Relaxed);
+        Hold(Arc::clone(&self.held))
     }
 
     /// The signal, for computations.

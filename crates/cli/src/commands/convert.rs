@@ -56,12 +56,14 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
     if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos} of {len} tensors  {msg}") {
         bar.set_style(style);
     }
+    let hold = app.interrupt.hold();
     let result = tensoryard::convert(&args.input, &args.output, None, options, &mut |progress| {
         bar.set_length(progress.total as u64);
         bar.set_position(progress.done as u64);
         bar.set_message(progress.tensor.to_owned());
         !app.interrupt.is_raised()
     });
+    drop(hold);
     bar.finish_and_clear();
     result?;
     if !app.quiet {
