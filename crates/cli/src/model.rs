@@ -26,11 +26,20 @@ pub struct ModelArgs {
     pub model: String,
 
     /// Spoken language, by code or English name; `auto` lets the model find out
+    ///
+    /// Models whose name ends in `.en` know English only. `base` knows 99 languages.
     #[arg(long, short, value_name = "LANGUAGE", default_value = "auto", value_parser = parse_language)]
     pub language: LanguageChoice,
 
     /// Threads to compute with; 0 uses every processor
-    #[arg(long, short, value_name = "N", default_value_t = 0)]
+    #[arg(
+        long,
+        short,
+        value_name = "N",
+        default_value_t = 0,
+        allow_negative_numbers = true,
+        value_parser = parse_threads
+    )]
     pub threads: usize,
 
     /// Devices in order of priority, separated by commas: see `tensoryard devices`
@@ -45,6 +54,10 @@ pub struct ModelArgs {
 /// A language, or the wish to have it detected.
 #[derive(Debug, Clone, Copy)]
 pub struct LanguageChoice(pub Option<Language>);
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "wanted a whole number, 0 or more".to_owned())
+}
 
 fn parse_language(text: &str) -> Result<LanguageChoice, String> {
     if text.eq_ignore_ascii_case("auto") {

@@ -44,7 +44,9 @@ pub enum Error {
     },
 
     /// An English-only model was asked for another language or for translation.
-    #[error("this model knows English only and cannot {asked}; use a multilingual model")]
+    #[error(
+        "this model knows English only and cannot {asked}; use a multilingual one, such as base"
+    )]
     EnglishOnly {
         /// What was asked for, as a verb phrase.
         asked: String,

@@ -49,6 +49,9 @@ pub struct Args {
     format: Format,
 
     /// File to write to, or folder: one file for each input, named after it
+    ///
+    /// A folder that does not exist yet ends with a slash. Existing files are replaced, each
+    /// when its transcript is complete.
     #[arg(long, short, value_name = "PATH", help_heading = "Output")]
     output: Option<PathBuf>,
 

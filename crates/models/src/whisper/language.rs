@@ -78,6 +78,13 @@ impl Language {
         LANGUAGES[self.index()].1
     }
 
+    /// English name as it is written in a sentence: `German`.
+    pub fn title(self) -> String {
+        let mut letters = self.name().chars();
+        let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect()
+    }
+
     /// How the language separates words.
     pub fn word_split(self) -> WordSplit {
         match self.code() {

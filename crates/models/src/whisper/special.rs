@@ -167,7 +167,7 @@ impl SpecialTokens {
             return Ok(vec![self.sot, language_token, self.task_token(task)]);
         }
         if language != Language::ENGLISH {
-            return Err(Error::EnglishOnly { asked: format!("transcribe {}", language.name()) });
+            return Err(Error::EnglishOnly { asked: format!("transcribe {}", language.title()) });
         }
         match task {
             Task::Transcribe => Ok(vec![self.sot]),

@@ -128,7 +128,7 @@ fn impossible_languages_and_tasks_are_named() {
     let german: Language = "de".parse().unwrap();
     let cantonese: Language = "yue".parse().unwrap();
     let error = english.start_sequence(german, Task::Transcribe).unwrap_err().to_string();
-    assert!(error.contains("English only and cannot transcribe german"), "{error}");
+    assert!(error.contains("English only and cannot transcribe German"), "{error}");
     assert!(english.start_sequence(Language::ENGLISH, Task::Translate).is_err());
     let error = multilingual.start_sequence(cantonese, Task::Transcribe).unwrap_err().to_string();
     assert!(error.contains("no token for cantonese"), "{error}");

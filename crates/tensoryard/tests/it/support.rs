@@ -1,5 +1,6 @@
 //! Finding recordings and models, loading models once, and measures of error.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -16,7 +17,8 @@ fn located(variable: &str, default: &str) -> PathBuf {
 pub fn skip(test: &str, missing: &str) {
     let required = std::env::var_os("TENSORYARD_REQUIRE_ASSETS").is_some_and(|value| value == "1");
     assert!(!required, "{test}: {missing}");
-    eprintln!("SKIPPED {test}: {missing}");
+    // Written past the harness, which hides what passing tests print.
+    _ = writeln!(std::io::stderr(), "SKIPPED {test}: {missing}");
 }
 
 /// The folder of recordings and goldens, if it is there.

@@ -90,6 +90,13 @@ impl Sink {
                 }
             }
         };
+        match &target {
+            Target::Stdout => {}
+            Target::File(path) => refuse_input(path, stems)?,
+            Target::Files(paths) => {
+                paths.iter().try_for_each(|path| refuse_input(path, stems))?;
+            }
+        }
         let is_subtitle = matches!(format, Format::Srt | Format::Vtt);
         if several && is_subtitle && !matches!(target, Target::Files(_)) {
             anyhow::bail!(
@@ -180,8 +187,29 @@ fn heading(name: &str, is_first: bool) -> String {
     format!("{gap}{name}:\n")
 }
 
+/// An output must not replace a recording, by whatever name it goes.
+fn refuse_input(output: &Path, inputs: &[&Path]) -> anyhow::Result<()> {
+    let Ok(output_file) = output.canonicalize() else { return Ok(()) };
+    let is_output = |input: &&&Path| input.canonicalize().is_ok_and(|file| file == output_file);
+    match inputs.iter().find(is_output) {
+        Some(input) => anyhow::bail!("{} is an input; it would be lost", input.display()),
+        None => Ok(()),
+    }
+}
+
+/// Replaces a file as a whole. Pipes and devices are written to as they are, links are followed.
 fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut file = AtomicFile::create(path)?;
+    let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    if target.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&target)
+            .with_context(|| format!("cannot open {}", path.display()))?;
+        file.write_all(text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        return Ok(());
+    }
+    let mut file = AtomicFile::create(&target)?;
     file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(file.commit()?)
 }
@@ -227,6 +255,34 @@ mod tests {
         let files = output_files(Path::new("out"), Format::Srt, &stems);
         let names = ["out/x.wav.srt", "out/x.mp3.srt", "out/2-x.mp3.srt", "out/y.srt"];
         assert_eq!(files, names.map(PathBuf::from));
+    }
+
+    #[test]
+    fn an_output_never_replaces_an_input() {
+        let folder = tempfile::tempdir().unwrap();
+        let recording = folder.path().join("talk.wav");
+        std::fs::write(&recording, b"sound").unwrap();
+        let notes = folder.path().join("notes.txt");
+        std::fs::write(&notes, b"sound, too").unwrap();
+        let inputs = [recording.as_path(), notes.as_path()];
+        for output in [recording.as_path(), folder.path()] {
+            let error = Sink::new(Format::Text, Some(output), &inputs).map(|_| ()).unwrap_err();
+            assert!(error.to_string().contains("is an input"), "{error}");
+        }
+        let other = folder.path().join("out.txt");
+        assert!(Sink::new(Format::Text, Some(&other), &inputs).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("real.txt"), folder.path().join("link.txt"));
+        std::fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_file(&link, "new").unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
     }
 
     #[test]
