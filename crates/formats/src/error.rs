@@ -77,7 +77,19 @@ pub enum FormatError {
         /// Bytes left in the file.
         available: u64,
     },
-    /// A count that the rest of the file cannot hold, or beyond a limit.
+    /// A count that the rest of the file cannot hold.
+    #[error(
+        "{what} is {count}, the rest of the file holds {limit} at most: it is cut short or damaged"
+    )]
+    BeyondFile {
+        /// What is counted.
+        what: String,
+        /// The count in the file.
+        count: u64,
+        /// The largest count that could be true.
+        limit: u64,
+    },
+    /// A count beyond a limit.
     #[error("{what} is {count}, at most {limit} is possible here")]
     Count {
         /// What is counted.

@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         let limit = self.remaining() / least_bytes.max(1);
         match usize::try_from(count) {
             Ok(small) if count <= limit => Ok(small),
-            _ => Err(FormatError::Count { what: what.to_string(), count, limit }),
+            _ => Err(FormatError::BeyondFile { what: what.to_string(), count, limit }),
         }
     }
 

@@ -89,8 +89,8 @@ pub enum Error {
     },
 
     /// The model could not run.
-    #[error("model: {0}")]
-    Model(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error(transparent)]
+    Model(Box<dyn std::error::Error + Send + Sync>),
 
     /// Work stopped because the caller asked, before there was any result.
     #[error("stopped on request")]
