@@ -13,6 +13,7 @@ mod device;
 mod error;
 pub mod exec;
 mod host;
+mod identity;
 mod memory;
 pub mod plan;
 mod registry;
@@ -29,7 +30,7 @@ pub use error::{DeviceError, MemoryError, PlanError, RegistryError, RunError, We
 pub use exec::{Input, State, StateTensor, Workspace};
 pub use host::{HostMemory, SharedBytes};
 pub use memory::{HostBufferType, host_buffer_type};
-pub use plan::{DeviceIndex, Plan, PlanDevice, PlanOptions};
+pub use plan::{Blueprint, DeviceIndex, Plan, PlanDevice, PlanOptions};
 pub use registry::{Registry, Selected};
 pub use session::{Outputs, Session, SessionOptions};
 pub use step::{Aliasing, MatrixOp, Operand, Region, Step, StepOp};

@@ -61,7 +61,7 @@ pub fn run(
     workspace.begin_run();
     workspace.reserve(plan)?;
     write_inputs(plan, workspace, inputs)?;
-    for split in &plan.splits {
+    for (split, program) in plan.splits.iter().zip(plan.programs()) {
         for &index in &split.arrivals {
             copy_arrival(plan, index.0, backends, weights, state, workspace)?;
         }
@@ -70,7 +70,7 @@ pub fn run(
         }
         let mut bindings = bind(plan, weights, state, workspace)?;
         let backend = &mut backends[split.device.0];
-        backend.submit(&*split.program, &mut bindings, abort)?;
+        backend.submit(&**program, &mut bindings, abort)?;
         // The bindings borrow state and workspace, so the work must end with them.
         backend.synchronize()?;
     }

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::plan::PlanIdentity;
+use crate::identity::Identity;
 use crate::{Buffer, BufferType, MemoryError, Plan, Usage, same_buffer_type};
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ struct PoolBuffers {
 pub struct Workspace {
     pools: Vec<PoolBuffers>,
     /// The plan whose results lie here.
-    last_run: Option<Arc<PlanIdentity>>,
+    last_run: Option<Arc<Identity>>,
 }
 
 /// A chunk of a plan in the workspace.
@@ -64,12 +64,12 @@ impl Workspace {
 
     /// The plan's results lie here.
     pub(crate) fn end_run(&mut self, plan: &Plan) {
-        self.last_run = Some(Arc::clone(&plan.identity));
+        self.last_run = Some(Arc::clone(plan.identity()));
     }
 
     /// Whether the plan's results lie here, untouched by a later run.
     pub(crate) fn holds_results_of(&self, plan: &Plan) -> bool {
-        self.last_run.as_ref().is_some_and(|last| Arc::ptr_eq(last, &plan.identity))
+        self.last_run.as_ref().is_some_and(|last| Arc::ptr_eq(last, plan.identity()))
     }
 
     /// The pool and the position in it of a plan's chunk; the pool is made when it is new.

@@ -20,6 +20,7 @@ pub mod select;
 pub mod split;
 pub mod verify;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use tensoryard_graph::{Graph, Layout, Origin, TensorId};
@@ -29,6 +30,7 @@ pub use place::{Pin, Placement, Reason};
 pub use select::{Operation, Value};
 pub use split::{Arrival, ArrivalIndex, Split};
 
+use crate::identity::Identity;
 use crate::{
     Backend, BufferType, Device, PlanError, Program, State, Step, Weights, same_buffer_type,
 };
@@ -117,8 +119,8 @@ impl Residence {
     }
 }
 
-/// A stretch of the run on one device, compiled.
-#[derive(Debug)]
+/// A stretch of the run on one device.
+#[derive(Debug, Clone)]
 pub struct PlanSplit {
     /// The device.
     pub device: DeviceIndex,
@@ -126,13 +128,13 @@ pub struct PlanSplit {
     pub arrivals: Vec<ArrivalIndex>,
     /// The steps in order.
     pub steps: Vec<Step>,
-    /// The steps as the device compiled them.
-    pub program: Arc<dyn Program>,
 }
 
-/// Everything that running a graph needs, made once and used any number of times.
-#[derive(Debug)]
-pub struct Plan {
+/// Everything that planning decides about a graph, before any device compiles or allocates.
+///
+/// Plain data: it can be looked at, reported and verified. Only [`Plan`] runs.
+#[derive(Debug, Clone)]
+pub struct Blueprint {
     /// The graph, unchanged.
     pub graph: Arc<Graph>,
     /// The devices in order of priority.
@@ -149,30 +151,107 @@ pub struct Plan {
     pub operations: Vec<Operation>,
     /// Compute memory.
     pub memory: MemoryPlan,
-    /// The compiled splits in order.
+    /// The splits in order.
     pub splits: Vec<PlanSplit>,
     /// The weights that [`crate::Region::Weight`] numbers stand for.
     pub weights: Vec<TensorId>,
     /// The state tensors that [`crate::Region::State`] numbers stand for.
     pub states: Vec<TensorId>,
-    /// Tells this plan from all others for as long as anybody remembers it.
-    pub(crate) identity: Arc<PlanIdentity>,
 }
 
-/// An address of its own, and nothing else.
+/// A blueprint that its devices have compiled: everything that running a graph needs, made once
+/// and used any number of times.
 #[derive(Debug)]
-pub(crate) struct PlanIdentity {
-    // Not of size zero: allocations of nothing may share an address.
-    _byte: u8,
+#[doc(alias = "ggml_backend_graph_plan_create")]
+pub struct Plan {
+    blueprint: Blueprint,
+    /// The splits as their devices compiled them.
+    programs: Vec<Arc<dyn Program>>,
+    /// Tells this plan from all others for as long as anybody remembers it.
+    identity: Arc<Identity>,
 }
 
-/// Plans a graph: places, splits, selects, allocates, lowers and compiles it.
+impl Deref for Plan {
+    type Target = Blueprint;
+
+    fn deref(&self) -> &Blueprint {
+        &self.blueprint
+    }
+}
+
+impl Plan {
+    /// Lets the devices compile a blueprint. `backends` are the opened queues of its devices,
+    /// in the same order.
+    ///
+    /// # Errors
+    /// A device that refuses a step that it claimed to support.
+    pub fn compile(blueprint: Blueprint, backends: &[Box<dyn Backend>]) -> Result<Self, PlanError> {
+        let mut programs = Vec::with_capacity(blueprint.splits.len());
+        for split in &blueprint.splits {
+            let backend = backends.get(split.device.0).ok_or(PlanError::NoDevice)?;
+            programs.push(backend.compile(&split.steps)?);
+        }
+        Ok(Self { blueprint, programs, identity: Identity::new() })
+    }
+
+    /// What was decided.
+    pub fn blueprint(&self) -> &Blueprint {
+        &self.blueprint
+    }
+
+    /// The compiled splits in order.
+    pub(crate) fn programs(&self) -> &[Arc<dyn Program>] {
+        &self.programs
+    }
+
+    pub(crate) fn identity(&self) -> &Arc<Identity> {
+        &self.identity
+    }
+}
+
+/// Draws up the blueprint of a graph: places, splits, selects, allocates and lowers it.
+///
+/// # Errors
+/// An op that no device runs, a pin that cannot be honoured, or a tensor larger than the largest
+/// buffer.
+pub fn draft(
+    graph: &Arc<Graph>,
+    devices: &[PlanDevice],
+    residence: Residence,
+    options: &PlanOptions,
+) -> Result<Blueprint, PlanError> {
+    check_devices(devices)?;
+    let placement = place::place(graph, devices, &residence, &options.pins)?;
+    let (splits, arrivals) = split::split(graph, devices, &residence, &placement);
+    let selected =
+        select::select(graph, devices, &residence, &placement, &splits, &arrivals, options.fusion);
+    let memory = allocate::allocate(graph, devices, &placement, &arrivals, &selected)?;
+    let lowered =
+        lower::lower(graph, devices, &residence, &placement, &arrivals, &selected, &memory);
+    let splits = splits.into_iter().zip(lowered.steps);
+    let splits =
+        splits.map(|(Split { device, arrivals, .. }, steps)| PlanSplit { device, arrivals, steps });
+    Ok(Blueprint {
+        graph: Arc::clone(graph),
+        devices: devices.to_vec(),
+        splits: splits.collect(),
+        residence,
+        placement,
+        arrivals,
+        temporaries: selected.temporaries,
+        operations: selected.operations,
+        memory,
+        weights: lowered.weights,
+        states: lowered.states,
+    })
+}
+
+/// Plans a graph for weights and state that exist, and compiles it.
 ///
 /// `backends` are the opened queues of `devices`, in the same order.
 ///
 /// # Errors
-/// A weight or state tensor that does not exist, an op that no device runs, a pin that cannot be
-/// honoured, or a tensor larger than the largest buffer.
+/// A weight or state tensor that does not exist, and what [`draft`] and [`Plan::compile`] refuse.
 #[doc(alias = "ggml_backend_sched_alloc_graph")]
 pub fn plan(
     graph: &Arc<Graph>,
@@ -184,33 +263,7 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     check_devices(devices)?;
     let residence = Residence::new(graph, weights, state)?;
-    let placement = place::place(graph, devices, &residence, &options.pins)?;
-    let (splits, arrivals) = split::split(graph, devices, &residence, &placement);
-    let selected =
-        select::select(graph, devices, &residence, &placement, &splits, &arrivals, options.fusion);
-    let memory = allocate::allocate(graph, devices, &placement, &arrivals, &selected)?;
-    let lowered =
-        lower::lower(graph, devices, &residence, &placement, &arrivals, &selected, &memory);
-    let mut compiled = Vec::with_capacity(splits.len());
-    for (split, steps) in splits.iter().zip(lowered.steps) {
-        let program = backends[split.device.0].compile(&steps)?;
-        let arrivals = split.arrivals.clone();
-        compiled.push(PlanSplit { device: split.device, arrivals, steps, program });
-    }
-    Ok(Plan {
-        graph: Arc::clone(graph),
-        devices: devices.to_vec(),
-        residence,
-        placement,
-        arrivals,
-        temporaries: selected.temporaries,
-        operations: selected.operations,
-        memory,
-        splits: compiled,
-        weights: lowered.weights,
-        states: lowered.states,
-        identity: Arc::new(PlanIdentity { _byte: 0 }),
-    })
+    Plan::compile(draft(graph, devices, residence, options)?, backends)
 }
 
 fn check_devices(devices: &[PlanDevice]) -> Result<(), PlanError> {

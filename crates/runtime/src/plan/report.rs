@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{Plan, Slot};
+use super::{Blueprint, Slot};
 use crate::{Operand, Region};
 
-impl Plan {
+impl Blueprint {
     /// The plan as text: devices, memory, and each split with its copies and steps.
     pub fn dump(&self) -> String {
         let mut text = format!("plan of graph {:?}\n", self.graph.name());

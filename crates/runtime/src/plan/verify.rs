@@ -40,14 +40,14 @@ pub use violation::Violation;
 
 use self::bytes::{Contents, Mismatch, Tag};
 use super::allocate::Place;
-use super::{Operation, Plan, Slot, Value};
+use super::{Blueprint, Operation, Slot, Value};
 use crate::{Aliasing, BufferType, OpCase, Operand, Region, Step, StepOp};
 
 /// Checks a plan against the catalogue of this module.
 ///
 /// # Errors
 /// Everything that is wrong, in the order in which the walk meets it.
-pub fn verify(plan: &Plan) -> Result<(), Vec<Violation>> {
+pub fn verify(plan: &Blueprint) -> Result<(), Vec<Violation>> {
     let mut verifier = Verifier {
         plan,
         contents: Contents::default(),
@@ -66,7 +66,7 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<Violation>> {
 }
 
 struct Verifier<'a> {
-    plan: &'a Plan,
+    plan: &'a Blueprint,
     contents: Contents,
     /// The tensor that each temporary is a copy of, once it is written, with its version.
     temporaries: Vec<Option<TensorId>>,

@@ -8,7 +8,7 @@ use tensoryard_graph::ops::{Scale, UnaryKind};
 use tensoryard_graph::{DType, Graph, GraphBuilder, Op, OpKind, TensorId};
 use tensoryard_runtime::plan::verify::{Violation, verify};
 use tensoryard_runtime::plan::{Slot, Value};
-use tensoryard_runtime::{Aliasing, Plan, PlanOptions, Region, StepOp};
+use tensoryard_runtime::{Aliasing, Blueprint, PlanOptions, Region, StepOp};
 
 use crate::support::{Bench, full, only, without};
 
@@ -46,13 +46,14 @@ fn bench(graph: &Graph) -> Bench {
 
 struct Damage {
     graph: Arc<Graph>,
-    plan: Plan,
+    plan: Blueprint,
 }
 
 impl Damage {
     fn new() -> Self {
         let graph = graph();
         let plan = bench(&graph).plan_with(&graph, &PlanOptions::default()).unwrap();
+        let plan = plan.blueprint().clone();
         Self { graph, plan }
     }
 
@@ -217,7 +218,7 @@ fn versions() -> Damage {
     written.add(before).named("after").output("after");
     let graph = Arc::new(g.finish().unwrap());
     let plan = Bench::new(&graph, vec![full("A")]).plan(&graph);
-    Damage { graph, plan }
+    Damage { graph, plan: plan.blueprint().clone() }
 }
 
 #[test]
@@ -278,7 +279,7 @@ fn rule_9_inputs_without_memory() {
 fn rule_10_arrivals_that_are_lost_late_or_wrong() {
     let wrong = |v: &Violation| matches!(v, Violation::WrongArrival { .. });
     let with_arrivals =
-        |plan: &Plan| plan.splits.iter().position(|s| !s.arrivals.is_empty()).unwrap();
+        |plan: &Blueprint| plan.splits.iter().position(|s| !s.arrivals.is_empty()).unwrap();
     let mut damage = Damage::new();
     let split = with_arrivals(&damage.plan);
     let lost = damage.plan.splits[split].arrivals.pop().unwrap();
