@@ -16,12 +16,12 @@ use std::ops::Range;
 use bytemuck::Pod;
 use half::f16;
 use tensoryard_graph::{DType, Layout};
-use tensoryard_runtime::Aliasing;
+use tensoryard_runtime::{Aliasing, Operand};
 
 use crate::Isa;
 use crate::kernels::convert::f16_to_f32_row;
 use crate::pack::Panels;
-use crate::packed::PackedMatrix;
+use crate::packed::{PackedMatrix, is_packed};
 
 /// How the elements of an operand are stored: the types that steps compute with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Stored {
     }
 }
 
-/// An operand of a compiled step.
+/// An operand of a compiled step, with what its layout says of rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
     /// Position in the program's list of regions.
@@ -54,9 +54,38 @@ pub(crate) struct Place {
     pub aliasing: Aliasing,
     /// The matrix in panels, if that is what lies there.
     pub packed: Option<PackedMatrix>,
+    /// Rows of all outer dimensions together.
+    rows: usize,
+    /// Whether the elements of a row are neighbours.
+    has_contiguous_rows: bool,
+    /// Bytes from one row to the next, if all rows of all dimensions are so far apart.
+    even_stride: Option<usize>,
 }
 
 impl Place {
+    /// Prepares a checked operand that lies in the program's region number `region`.
+    pub fn new(operand: &Operand, region: usize, is_written: bool) -> Self {
+        let layout = operand.layout;
+        let packed = is_packed(&*operand.buffer_type).then(|| PackedMatrix::of(&layout)).flatten();
+        Self {
+            region,
+            offset_bytes: operand.offset_bytes,
+            layout,
+            // Checked before: other types have no kernels.
+            stored: Stored::of(layout.dtype()).unwrap_or(Stored::F32),
+            aliasing: if is_written { Aliasing::Disjoint } else { operand.aliasing },
+            packed,
+            rows: layout.shape().rows(),
+            has_contiguous_rows: layout.has_contiguous_rows(),
+            even_stride: even_stride(&layout),
+        }
+    }
+
+    /// Rows of all outer dimensions together.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Bytes from the operand's first byte to behind its last.
     pub fn extent_bytes(&self) -> usize {
         match self.packed {
@@ -69,6 +98,38 @@ impl Place {
     pub fn is_dst(&self) -> bool {
         self.aliasing == Aliasing::SameAsDst
     }
+
+    /// Bytes from the first element to row `row`, counted over all outer dimensions.
+    fn row_offset(&self, row: usize) -> usize {
+        assert!(row < self.rows, "row {row} of {}", self.rows);
+        match self.even_stride {
+            Some(stride) => row * stride,
+            None => self.layout.nth_row_offset(row),
+        }
+    }
+}
+
+/// The distance of rows that lie at one distance throughout.
+fn even_stride(layout: &Layout) -> Option<usize> {
+    if layout.shape().is_empty() {
+        // Its strides may be of any size.
+        return Some(0);
+    }
+    let ([_, d1, d2, d3], [_, s1, s2, s3]) = (layout.shape().dims(), layout.strides());
+    let mut rows = 1;
+    let mut stride = s1;
+    for (count, distance) in [(d1, s1), (d2, s2), (d3, s3)] {
+        if count == 1 {
+            continue;
+        }
+        if rows == 1 {
+            stride = distance;
+        } else if stride.checked_mul(rows) != Some(distance) {
+            return None;
+        }
+        rows *= count;
+    }
+    Some(stride)
 }
 
 /// The address of a region during one run.
@@ -91,8 +152,7 @@ impl RegionBase {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SrcView<'a> {
     base: *const u8,
-    layout: &'a Layout,
-    stored: Stored,
+    place: &'a Place,
 }
 
 impl<'a> SrcView<'a> {
@@ -102,42 +162,45 @@ impl<'a> SrcView<'a> {
     /// `region` is the place's region in this run, large enough for the place, and while the
     /// view lives nobody writes to the tensor's elements.
     pub unsafe fn new(region: RegionBase, place: &'a Place) -> Self {
-        Self { base: region.at(place), layout: &place.layout, stored: place.stored }
+        Self { base: region.at(place), place }
     }
 
     pub fn layout(&self) -> &'a Layout {
-        self.layout
+        &self.place.layout
     }
 
     pub fn stored(&self) -> Stored {
-        self.stored
+        self.place.stored
+    }
+
+    pub fn has_contiguous_rows(&self) -> bool {
+        self.place.has_contiguous_rows
     }
 
     /// Address of the element that begins row `row`, counted over all outer dimensions.
     fn row_base(&self, row: usize) -> *const u8 {
-        assert!(row < self.layout.shape().rows());
-        self.base.wrapping_add(self.layout.nth_row_offset(row))
+        self.base.wrapping_add(self.place.row_offset(row))
     }
 
     /// One row whose elements are neighbours.
     pub fn row<T: Pod>(&self, row: usize) -> &'a [T] {
         self.check_element::<T>();
-        assert!(self.layout.has_contiguous_rows());
+        assert!(self.place.has_contiguous_rows);
         // SAFETY: the row lies inside the tensor, which is valid, unwritten and of this element
         // type; kernels are only given operands aligned for their elements.
-        unsafe { slice(self.row_base(row), self.layout.shape()[0]) }
+        unsafe { slice(self.row_base(row), self.place.layout.shape()[0]) }
     }
 
     /// All rows of one matrix `[n, rows]` of the two outer dimensions, as one slice that begins
     /// at its first element and ends at its last, gaps included.
     pub fn matrix<T: Pod>(&self, outer: [usize; 2]) -> &'a [T] {
         self.check_element::<T>();
-        let [n, rows, d2, d3] = self.layout.shape().dims();
-        assert!(outer[0] < d2 && outer[1] < d3 && self.layout.has_contiguous_rows());
+        let [n, rows, d2, d3] = self.place.layout.shape().dims();
+        assert!(outer[0] < d2 && outer[1] < d3 && self.place.has_contiguous_rows);
         if n == 0 || rows == 0 {
             return &[];
         }
-        let base = self.base.wrapping_add(self.layout.row_offset([0, outer[0], outer[1]]));
+        let base = self.base.wrapping_add(self.place.layout.row_offset([0, outer[0], outer[1]]));
         let len = (rows - 1) * self.row_stride::<T>() + n;
         // SAFETY: the elements lie inside the tensor's extent, gaps are other elements of the
         // same region that no step writes while this one runs.
@@ -147,12 +210,12 @@ impl<'a> SrcView<'a> {
     /// The heads of one batch, `[n, rows, heads]`, as one slice, gaps included.
     pub fn heads<T: Pod>(&self, batch: usize) -> &'a [T] {
         self.check_element::<T>();
-        let [n, rows, heads, d3] = self.layout.shape().dims();
-        assert!(batch < d3 && self.layout.has_contiguous_rows());
+        let [n, rows, heads, d3] = self.place.layout.shape().dims();
+        assert!(batch < d3 && self.place.has_contiguous_rows);
         if n == 0 || rows == 0 || heads == 0 {
             return &[];
         }
-        let base = self.base.wrapping_add(self.layout.row_offset([0, 0, batch]));
+        let base = self.base.wrapping_add(self.place.layout.row_offset([0, 0, batch]));
         let len = (rows - 1) * self.row_stride::<T>() + (heads - 1) * self.head_stride::<T>() + n;
         // SAFETY: as in `matrix`.
         unsafe { slice(base, len) }
@@ -161,41 +224,41 @@ impl<'a> SrcView<'a> {
     /// Every row of a tensor whose rows are all one stride apart, as one slice, gaps included.
     pub fn flattened<T: Pod>(&self) -> &'a [T] {
         self.check_element::<T>();
-        assert!(self.layout.has_contiguous_rows());
-        let rows = self.layout.shape().rows();
-        let n = self.layout.shape()[0];
+        assert!(self.place.has_contiguous_rows);
+        let rows = self.place.layout.shape().rows();
+        let n = self.place.layout.shape()[0];
         if n == 0 || rows == 0 {
             return &[];
         }
         let len = (rows - 1) * self.row_stride::<T>() + n;
-        assert!(len * size_of::<T>() <= self.layout.extent_bytes());
+        assert!(len * size_of::<T>() <= self.place.layout.extent_bytes());
         // SAFETY: as in `matrix`; the slice ends where the extent does.
         unsafe { slice(self.base, len) }
     }
 
     /// Elements from one head to the next.
     pub fn head_stride<T>(&self) -> usize {
-        self.layout.strides()[2] / size_of::<T>()
+        self.place.layout.strides()[2] / size_of::<T>()
     }
 
     /// Elements from one row to the next.
     pub fn row_stride<T>(&self) -> usize {
-        self.layout.strides()[1] / size_of::<T>()
+        self.place.layout.strides()[1] / size_of::<T>()
     }
 
     /// Every element of a tensor without gaps.
     pub fn all<T: Pod>(&self) -> &'a [T] {
         self.check_element::<T>();
-        assert!(self.layout.is_contiguous());
+        assert!(self.place.layout.is_contiguous());
         // SAFETY: as in `row`; without gaps the extent is the elements.
-        unsafe { slice(self.base, self.layout.shape().elements()) }
+        unsafe { slice(self.base, self.place.layout.shape().elements()) }
     }
 
     /// One element of a row, whatever the stride.
     pub fn element<T: Pod>(&self, row: usize, index: usize) -> T {
         self.check_element::<T>();
-        assert!(index < self.layout.shape()[0]);
-        let at = self.row_base(row).wrapping_add(index * self.layout.strides()[0]);
+        assert!(index < self.place.layout.shape()[0]);
+        let at = self.row_base(row).wrapping_add(index * self.place.layout.strides()[0]);
         // SAFETY: the element lies inside the tensor; unaligned reads are allowed here.
         unsafe { at.cast::<T>().read_unaligned() }
     }
@@ -205,8 +268,8 @@ impl<'a> SrcView<'a> {
     where
         'a: 's,
     {
-        let n = self.layout.shape()[0];
-        match (self.stored, self.layout.has_contiguous_rows()) {
+        let n = self.place.layout.shape()[0];
+        match (self.place.stored, self.place.has_contiguous_rows) {
             (Stored::F32, true) => self.row(row),
             (Stored::F16, true) => {
                 f16_to_f32_row(isa, self.row::<f16>(row), &mut scratch[..n]);
@@ -229,7 +292,7 @@ impl<'a> SrcView<'a> {
     }
 
     fn check_element<T>(&self) {
-        assert_eq!(self.layout.dtype().block_bytes(), size_of::<T>());
+        assert_eq!(self.place.layout.dtype().block_bytes(), size_of::<T>());
     }
 }
 
@@ -260,8 +323,7 @@ unsafe fn slice<'a, T: Pod>(base: *const u8, len: usize) -> &'a [T] {
 #[derive(Debug)]
 pub(crate) struct DstView<'a> {
     base: *mut u8,
-    layout: &'a Layout,
-    stored: Stored,
+    place: &'a Place,
     rows: Range<usize>,
     memory: PhantomData<&'a mut [u8]>,
 }
@@ -273,17 +335,16 @@ impl<'a> DstView<'a> {
     /// `region` is the place's region in this run, writable and large enough for the place, and
     /// while the view lives nobody else reads or writes these rows.
     pub unsafe fn new(region: RegionBase, place: &'a Place, rows: Range<usize>) -> Self {
-        assert!(rows.end <= place.layout.shape().rows());
-        let base = region.at(place);
-        Self { base, layout: &place.layout, stored: place.stored, rows, memory: PhantomData }
+        assert!(rows.end <= place.rows);
+        Self { base: region.at(place), place, rows, memory: PhantomData }
     }
 
-    pub fn layout(&self) -> &'a Layout {
-        self.layout
+    pub fn has_contiguous_rows(&self) -> bool {
+        self.place.has_contiguous_rows
     }
 
     pub fn stored(&self) -> Stored {
-        self.stored
+        self.place.stored
     }
 
     pub fn rows(&self) -> Range<usize> {
@@ -292,14 +353,14 @@ impl<'a> DstView<'a> {
 
     fn row_base(&self, row: usize) -> *mut u8 {
         assert!(self.rows.contains(&row));
-        self.base.wrapping_add(self.layout.nth_row_offset(row))
+        self.base.wrapping_add(self.place.row_offset(row))
     }
 
     /// One row whose elements are neighbours.
     pub fn row_mut<T: Pod>(&mut self, row: usize) -> &mut [T] {
-        assert_eq!(self.layout.dtype().block_bytes(), size_of::<T>());
-        assert!(self.layout.has_contiguous_rows());
-        let (base, len) = (self.row_base(row), self.layout.shape()[0]);
+        assert_eq!(self.place.layout.dtype().block_bytes(), size_of::<T>());
+        assert!(self.place.has_contiguous_rows);
+        let (base, len) = (self.row_base(row), self.place.layout.shape()[0]);
         if len == 0 {
             return &mut [];
         }
@@ -310,10 +371,43 @@ impl<'a> DstView<'a> {
 
     /// Writes one element of a row, whatever the stride.
     pub fn set<T: Pod>(&mut self, row: usize, index: usize, value: T) {
-        assert_eq!(self.layout.dtype().block_bytes(), size_of::<T>());
-        assert!(index < self.layout.shape()[0]);
-        let at = self.row_base(row).wrapping_add(index * self.layout.strides()[0]);
+        assert_eq!(self.place.layout.dtype().block_bytes(), size_of::<T>());
+        assert!(index < self.place.layout.shape()[0]);
+        let at = self.row_base(row).wrapping_add(index * self.place.layout.strides()[0]);
         // SAFETY: as in `row_mut`; unaligned writes are allowed here.
         unsafe { at.cast::<T>().write_unaligned(value) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tensoryard_graph::Shape;
+
+    use super::*;
+
+    #[test]
+    fn rows_at_one_distance_lie_where_the_layout_says() {
+        let strided = |dims: &[usize], strides| {
+            Layout::strided(DType::F32, Shape::new(dims).unwrap(), strides).unwrap()
+        };
+        let cases = [
+            (strided(&[3, 5, 2, 2], [4, 12, 60, 120]), Some(12)),
+            (strided(&[3, 5, 2, 2], [4, 16, 80, 160]), Some(16)),
+            (strided(&[3, 5, 2, 2], [4, 16, 84, 168]), None),
+            (strided(&[3, 5, 2, 2], [4, 16, 80, 200]), None),
+            (strided(&[3, 1, 4, 1], [4, 999, 20, 7]), Some(20)),
+            (strided(&[3, 1, 1, 1], [4, 999, 20, 7]), Some(999)),
+            (strided(&[3, 4, 2, 1], [4, 0, 0, 0]), Some(0)),
+            (strided(&[0, 4, 2, 1], [4, usize::MAX, usize::MAX, 0]), Some(0)),
+        ];
+        for (layout, expected) in cases {
+            let found = even_stride(&layout);
+            assert_eq!(found, expected, "{layout}");
+            if let (Some(stride), false) = (found, layout.shape().is_empty()) {
+                for row in 0..layout.shape().rows() {
+                    assert_eq!(row * stride, layout.nth_row_offset(row), "{layout} row {row}");
+                }
+            }
+        }
     }
 }

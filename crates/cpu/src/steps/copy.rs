@@ -19,7 +19,7 @@ impl CpuStep {
         // SAFETY: the region was checked for this place, which is disjoint from the destination.
         let src = unsafe { SrcView::new(context.bases[place.region], place) };
         let (isa, base) = (context.isa, context.bases[self.dst.region]);
-        self.for_ranges(context, self.dst.layout.shape().rows(), |rows, scratch| {
+        self.for_ranges(context, self.dst.rows(), |rows, scratch| {
             // SAFETY: the range is handed out once, rows of a destination do not overlap.
             let mut dst = unsafe { DstView::new(base, &self.dst, rows) };
             for row in dst.rows() {
@@ -39,8 +39,8 @@ pub(super) fn copy_row(
     scratch: &mut [f32],
 ) {
     let n = src.layout().shape()[0];
-    let from_rows = src.layout().has_contiguous_rows();
-    let to_rows = dst.layout().has_contiguous_rows();
+    let from_rows = src.has_contiguous_rows();
+    let to_rows = dst.has_contiguous_rows();
     match (src.stored(), dst.stored()) {
         (Stored::I32, _) | (_, Stored::I32) => move_row::<i32>(src, src_row, dst, dst_row),
         // A half float is moved as it is: a signalling NaN would not survive the way through f32.
@@ -75,7 +75,7 @@ fn move_row<T: bytemuck::Pod>(
     dst: &mut DstView<'_>,
     dst_row: usize,
 ) {
-    if src.layout().has_contiguous_rows() && dst.layout().has_contiguous_rows() {
+    if src.has_contiguous_rows() && dst.has_contiguous_rows() {
         dst.row_mut::<T>(dst_row).copy_from_slice(src.row(src_row));
         return;
     }

@@ -49,7 +49,7 @@ impl CpuStep {
         let (isa, base) = (context.isa, context.bases[self.dst.region]);
         let n = self.dst.layout.shape()[0];
         let n_b = self.source(1).layout.shape()[0];
-        self.for_ranges(context, self.dst.layout.shape().rows(), |rows, scratch| {
+        self.for_ranges(context, self.dst.rows(), |rows, scratch| {
             // SAFETY: the range is handed out once, and sources are disjoint or read in place.
             let mut dst = unsafe { DstView::new(base, &self.dst, rows) };
             let (scratch_a, scratch_b) = scratch.split_at_mut(n);
@@ -106,7 +106,7 @@ impl CpuStep {
     ) -> Result<(), Failure> {
         let src = self.source_view(context, 0);
         let (isa, base) = (context.isa, context.bases[self.dst.region]);
-        self.for_ranges(context, self.dst.layout.shape().rows(), |rows, scratch| {
+        self.for_ranges(context, self.dst.rows(), |rows, scratch| {
             // SAFETY: the range is handed out once, and the source is disjoint or read in place.
             let mut dst = unsafe { DstView::new(base, &self.dst, rows) };
             for row in dst.rows() {

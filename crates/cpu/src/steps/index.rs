@@ -51,7 +51,7 @@ impl CpuStep {
         // SAFETY: as above; a packed table is not read through this view.
         let plain = unsafe { SrcView::new(table_base, table) };
         let count = self.dst.layout.shape()[1];
-        self.for_ranges(context, self.dst.layout.shape().rows(), |range, _| {
+        self.for_ranges(context, self.dst.rows(), |range, _| {
             // SAFETY: the range is handed out once.
             let mut dst = unsafe { DstView::new(base, &self.dst, range) };
             for row in dst.rows() {

@@ -130,13 +130,11 @@ impl CpuStep {
     /// Between two products of one step the chunks are counted anew: everybody must have seen
     /// the end of the first, and the reset.
     pub(super) fn next_product(&self, context: &mut Context<'_>) -> Result<(), Failure> {
-        if !context.is_shared {
-            return Ok(());
-        }
+        let Some(counter) = context.counter else { return Ok(()) };
         // A barrier fails when another member did, which that member reports.
         context.member.barrier().map_err(|_| Failure::Elsewhere)?;
         if context.member.index() == 0 {
-            context.counter.reset();
+            counter.reset();
         }
         context.member.barrier().map_err(|_| Failure::Elsewhere)
     }

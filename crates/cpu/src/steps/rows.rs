@@ -40,7 +40,7 @@ impl CpuStep {
         let (gain, bias) = (affine.map(|(gain, _)| gain), affine.map(|(_, bias)| bias));
         let src = (!self.source(0).is_dst()).then(|| view(0));
         let (isa, base) = (context.isa, context.bases[self.dst.region]);
-        self.for_ranges(context, self.dst.layout.shape().rows(), |rows, _| {
+        self.for_ranges(context, self.dst.rows(), |rows, _| {
             // SAFETY: the range is handed out once, and x is disjoint or read in place.
             let mut dst = unsafe { DstView::new(base, &self.dst, rows) };
             for row in dst.rows() {
@@ -70,7 +70,7 @@ impl CpuStep {
         let src = if self.source(0).is_dst() { None } else { view(0) };
         let (isa, base) = (context.isa, context.bases[self.dst.region]);
         let [_, d1, d2, _] = self.dst.layout.shape().dims();
-        self.for_ranges(context, self.dst.layout.shape().rows(), |rows, _| {
+        self.for_ranges(context, self.dst.rows(), |rows, _| {
             // SAFETY: the range is handed out once, and x is disjoint or read in place.
             let mut dst = unsafe { DstView::new(base, &self.dst, rows) };
             for row in dst.rows() {

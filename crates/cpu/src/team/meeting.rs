@@ -164,6 +164,11 @@ impl Meeting {
         self.start.open();
     }
 
+    /// Prepares a run of member 0 alone, which the workers do not notice.
+    pub(super) fn begin_alone(&self) {
+        self.poisoned.store(false, Ordering::Relaxed);
+    }
+
     /// Waits for a run after the first `runs_seen`; `None` once the team is closed.
     pub(super) fn next_job(&self, runs_seen: &mut usize) -> Option<&'static Job<'static>> {
         let seen = *runs_seen;

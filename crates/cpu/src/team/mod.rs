@@ -178,6 +178,9 @@ impl Team {
     where
         F: Fn(&Member<'_>) -> Result<(), Stopped> + Sync,
     {
+        if self.threads.is_empty() {
+            return self.run_alone(closure);
+        }
         let member = Member { index: 0, size: self.size(), meeting: &self.meeting };
         let job: &Job<'_> = &closure;
         // SAFETY: only the lifetime is changed. The workers use the job
@@ -187,6 +190,19 @@ impl Team {
         self.meeting.begin(job);
         call(job, &member);
         self.meeting.join();
+        self.meeting.outcome()
+    }
+
+    /// Calls `closure` on the caller's thread only, as the one member of a team of one.
+    ///
+    /// # Errors
+    /// As [`Team::run`].
+    pub fn run_alone<F>(&mut self, closure: F) -> Result<(), TeamError>
+    where
+        F: Fn(&Member<'_>) -> Result<(), Stopped> + Sync,
+    {
+        self.meeting.begin_alone();
+        call(&closure, &Member { index: 0, size: 1, meeting: &self.meeting });
         self.meeting.outcome()
     }
 }

@@ -26,6 +26,33 @@ fn every_member_runs_once_and_the_caller_is_the_first() {
 }
 
 #[test]
+fn the_caller_runs_alone_and_the_team_goes_on() {
+    let mut team = Team::new(3).unwrap();
+    let caller = std::thread::current().id();
+    for _ in 0..20 {
+        let calls = AtomicUsize::new(0);
+        team.run_alone(|member| {
+            assert_eq!((member.index(), member.size()), (0, 1));
+            assert_eq!(std::thread::current().id(), caller);
+            calls.fetch_add(1, Ordering::Relaxed);
+            member.barrier()
+        })
+        .unwrap();
+        assert_eq!(calls.into_inner(), 1);
+        assert!(matches!(team.run_alone(|_| Err(Stopped)), Err(TeamError::Stopped)));
+        let thrown = team.run_alone(|_| std::panic::resume_unwind(Box::new("alone")));
+        assert!(matches!(thrown, Err(TeamError::Panicked { member: 0, .. })), "{thrown:?}");
+        let calls = AtomicUsize::new(0);
+        team.run(|member| {
+            calls.fetch_add(1, Ordering::Relaxed);
+            member.barrier()
+        })
+        .unwrap();
+        assert_eq!(calls.into_inner(), 3);
+    }
+}
+
+#[test]
 fn barriers_order_the_writes_of_all_members() {
     for size in [2, 3, 5] {
         let mut team = Team::new(size).unwrap();
