@@ -12,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::Location;
 
 use crate::graph::{Graph, Origin, TensorDesc, ViewOf};
+use crate::index::Index;
 use crate::ops::Op;
 use crate::{DType, GraphError, Layout, OpError, Shape, Tensor, TensorError, TensorId, TensorMap};
 
@@ -106,8 +107,10 @@ impl GraphBuilder {
         }
         let live = find_live(&inner.tensors);
         let fingerprint = fingerprint(&self.name, &inner.tensors);
+        let index = Index::new(&inner.tensors, &live);
         Ok(Graph {
             name: self.name,
+            index,
             tensors: inner.tensors,
             leaves: inner.leaves,
             outputs: inner.outputs,

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::panic::Location;
 
+use crate::index::{Index, Node, Source};
 use crate::{Layout, Op, TensorId, TensorMap};
 
 /// Where a tensor's values come from.
@@ -96,6 +97,7 @@ pub struct Graph {
     pub(crate) outputs: HashMap<String, TensorId>,
     pub(crate) live: TensorMap<bool>,
     pub(crate) fingerprint: u64,
+    pub(crate) index: Index,
 }
 
 impl Graph {
@@ -131,7 +133,7 @@ impl Graph {
 
     /// The tensor that owns the memory of `id`: itself, unless it is a view.
     pub fn root(&self, id: TensorId) -> TensorId {
-        self.tensors[id.index()].view.map_or(id, |view| view.root)
+        self.index.roots[id]
     }
 
     /// Distance in bytes from the first element of the root to that of `id`.
@@ -147,6 +149,36 @@ impl Graph {
     /// Live tensors that an op computes or writes, in order, views aside.
     pub fn live_nodes(&self) -> impl DoubleEndedIterator<Item = TensorId> + '_ {
         self.ids().filter(|&id| self.live[id] && self.tensor(id).is_computed())
+    }
+
+    /// [`Graph::live_nodes`] with what passes over all of them need.
+    pub fn nodes(&self) -> &[Node] {
+        &self.index.nodes
+    }
+
+    /// The operands of a node in declared order; absent optional ones are `None`.
+    pub fn node_sources(&self, node: &Node) -> &[Option<Source>] {
+        self.index.sources(node)
+    }
+
+    /// Live views, in order.
+    pub fn live_views(&self) -> &[TensorId] {
+        &self.index.views
+    }
+
+    /// Live leaves of all kinds, in order.
+    pub fn leaves(&self) -> &[TensorId] {
+        &self.index.leaves
+    }
+
+    /// A number that tensors of equal layout share, below [`Graph::layout_classes`].
+    pub fn layout_class(&self, id: TensorId) -> u32 {
+        self.index.layouts[id]
+    }
+
+    /// How many different layouts the tensors have.
+    pub fn layout_classes(&self) -> usize {
+        self.index.n_layouts
     }
 
     /// Live leaves of one kind, in order.

@@ -26,6 +26,7 @@ mod dump;
 mod error;
 mod graph;
 mod id;
+mod index;
 pub mod ops;
 mod tensor;
 
@@ -33,6 +34,7 @@ pub use builder::{GraphBuilder, IntoDims};
 pub use error::{GraphError, OpError};
 pub use graph::{Graph, Origin, TensorDesc, ViewOf};
 pub use id::{TensorId, TensorMap};
+pub use index::{Node, Source};
 pub use ops::{Cost, Op, OpKind, OperandSpec};
 pub use tensor::Tensor;
 pub use tensoryard_tensor::{DType, Layout, Shape, TensorError};
