@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tensoryard_graph::ops::Op;
 use tensoryard_graph::{DType, Layout, OpKind};
 use tensoryard_runtime::{
-    AbortSignal, Backend, BackendOptions, Bindings, BufferType, Device, DeviceError, DeviceInfo,
-    DeviceKind, Driver, MemoryInfo, OpCase, Program, Step, StepOp, Unsupported, WeightUse,
+    AbortSignal, Backend, BackendOptions, BufferType, Device, DeviceError, DeviceInfo, DeviceKind,
+    Driver, MemoryInfo, OpCase, Program, Step, StepOp, Submission, Unsupported, WeightUse,
     host_buffer_type,
 };
 
@@ -257,15 +257,15 @@ impl Backend for CpuBackend {
 
     fn submit(
         &mut self,
-        program: &dyn Program,
-        bindings: &mut Bindings<'_>,
+        program: &Arc<dyn Program>,
+        memory: Submission,
         abort: &AbortSignal,
     ) -> Result<(), DeviceError> {
         let foreign = || DeviceError::ForeignProgram { device: self.device.clone() };
         let program = program.as_any().downcast_ref::<CpuProgram>().ok_or_else(foreign)?;
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         let Workers { team, runner } = &mut *workers;
-        runner.run(&self.device, team, self.isa, program, bindings, abort)
+        runner.run(&self.device, team, self.isa, program, &memory, abort)
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {

@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 
 use tensoryard_runtime::{
-    AbortSignal, Bindings, Bound, DeviceError, Operand, Program, Region, Step,
+    AbortSignal, Bound, DeviceError, Operand, Program, Region, Step, Submission,
 };
 
 use crate::Isa;
@@ -114,7 +114,7 @@ impl CpuProgram {
     fn resolve(
         &self,
         device: &str,
-        bindings: &Bindings<'_>,
+        bindings: &Submission,
         bases: &mut Vec<RegionBase>,
         by_address: &mut Vec<usize>,
     ) -> Result<(), DeviceError> {
@@ -236,7 +236,7 @@ impl Runner {
         team: &mut Team,
         isa: Isa,
         program: &CpuProgram,
-        bindings: &mut Bindings<'_>,
+        bindings: &Submission,
         abort: &AbortSignal,
     ) -> Result<(), DeviceError> {
         program.resolve(device, bindings, &mut self.bases, &mut self.by_address)?;

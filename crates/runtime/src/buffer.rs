@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use tensoryard_graph::Layout;
 
+use crate::shared::SharedMemory;
 use crate::{HostMemory, MemoryError};
 
 /// What a buffer is used for. Only [`Usage::Weights`] draws ops to its device.
@@ -102,11 +103,15 @@ pub trait Memory: Send + Sync + fmt::Debug + Any {
 }
 
 /// One allocation of a [`BufferType`].
+///
+/// Work in flight may hold the memory beyond the buffer's life. Looking at the memory waits for
+/// that work.
 #[derive(Debug)]
 #[doc(alias = "ggml_backend_buffer")]
 pub struct Buffer {
     buffer_type: Arc<dyn BufferType>,
-    memory: Box<dyn Memory>,
+    shared: Arc<SharedMemory>,
+    size: usize,
     usage: Usage,
 }
 
@@ -128,8 +133,7 @@ impl Buffer {
                 max: buffer_type.max_size(),
             });
         }
-        let memory = buffer_type.allocate(size)?;
-        Ok(Self { buffer_type: Arc::clone(buffer_type), memory, usage })
+        Ok(Self::from_memory(buffer_type, buffer_type.allocate(size)?, usage))
     }
 
     /// A buffer over memory that exists, such as a mapped file.
@@ -139,30 +143,43 @@ impl Buffer {
         memory: Box<dyn Memory>,
         usage: Usage,
     ) -> Self {
-        Self { buffer_type: Arc::clone(buffer_type), memory, usage }
+        let size = memory.size();
+        let shared = Arc::new(SharedMemory::new(memory));
+        Self { buffer_type: Arc::clone(buffer_type), shared, size, usage }
     }
 
     /// The kind of memory.
+    #[doc(alias = "ggml_backend_buffer_get_type")]
     pub fn buffer_type(&self) -> &Arc<dyn BufferType> {
         &self.buffer_type
     }
 
-    /// The memory itself.
+    /// The memory itself, once no work in flight uses it.
     pub fn memory(&self) -> &dyn Memory {
-        &*self.memory
+        self.shared.when_idle()
     }
 
-    /// The memory itself, to be written.
+    /// The memory itself, to be written, once no work in flight uses it.
+    #[allow(unsafe_code, reason = "exclusive access to what work in flight may share")]
     pub fn memory_mut(&mut self) -> &mut dyn Memory {
-        &mut *self.memory
+        // SAFETY: a memory has one buffer, which is borrowed exclusively here; the executor
+        // counts uses in under an exclusive borrow of the buffer's owner.
+        unsafe { self.shared.get_mut() }
+    }
+
+    /// The memory for the executor, which lends it to queues.
+    pub(crate) fn shared(&self) -> &Arc<SharedMemory> {
+        &self.shared
     }
 
     /// Size in bytes, exactly as it was asked for.
+    #[doc(alias = "ggml_backend_buffer_get_size")]
     pub fn size(&self) -> usize {
-        self.memory.size()
+        self.size
     }
 
     /// What the buffer is used for.
+    #[doc(alias = "ggml_backend_buffer_get_usage")]
     pub fn usage(&self) -> Usage {
         self.usage
     }

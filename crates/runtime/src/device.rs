@@ -9,12 +9,12 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tensoryard_graph::{Layout, OpKind};
 
-use crate::{BufferType, DeviceError, Memory, Region, Step, StepOp};
+use crate::{BufferType, DeviceError, Event, Location, Step, StepOp, Submission};
 
 /// What kind of hardware a device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -112,6 +112,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Memory that it has.
     fn memory(&self) -> MemoryInfo;
 
+    /// What it can do besides computing.
+    #[doc(alias = "ggml_backend_dev_get_props")]
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
     /// Names and values of what the hardware offers, for display.
     fn features(&self) -> Vec<(String, String)>;
 
@@ -145,6 +151,22 @@ pub trait Program: Send + Sync + fmt::Debug {
     fn as_any(&self) -> &dyn Any;
 }
 
+/// What a device can do besides computing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[doc(alias = "ggml_backend_dev_caps")]
+pub struct Capabilities {
+    /// Its backends return from submitting before the work is done.
+    pub asynchronous: bool,
+    /// It offers host memory that it transfers from and to without a copy in between.
+    pub host_buffers: bool,
+    /// It computes with memory that the caller already has.
+    pub from_host_memory: bool,
+    /// Its queues reach events without the host waiting for them.
+    pub events: bool,
+    /// It computes with weights in mapped files.
+    pub mapped_files: bool,
+}
+
 /// An opened, ordered queue of a device.
 #[doc(alias = "ggml_backend")]
 pub trait Backend: Send {
@@ -152,57 +174,120 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// A step that the device does not support.
+    #[doc(alias = "ggml_backend_graph_plan_create")]
     fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError>;
 
-    /// Runs a program after what was submitted before. It may still run when this returns.
+    /// Runs a program after what was submitted before. It may still run when this returns; the
+    /// memory is let go when it is done.
     ///
     /// # Errors
-    /// A foreign program, a failed device, a wrong operand value, or the abort signal.
+    /// A foreign program, a failed device, a wrong operand value, or the abort signal. What goes
+    /// wrong later is told by events and by [`Backend::synchronize`].
+    #[doc(alias = "ggml_backend_graph_compute_async")]
     fn submit(
         &mut self,
-        program: &dyn Program,
-        bindings: &mut Bindings<'_>,
+        program: &Arc<dyn Program>,
+        memory: Submission,
         abort: &AbortSignal,
     ) -> Result<(), DeviceError>;
 
     /// Waits for everything that was submitted.
     ///
     /// # Errors
-    /// What went wrong since the last call.
+    /// What went wrong since the last call. Afterwards the queue takes work again, unless its
+    /// device is lost.
+    #[doc(alias = "ggml_backend_synchronize")]
     fn synchronize(&mut self) -> Result<(), DeviceError>;
+
+    /// Whether work may still run when [`Backend::submit`] returns.
+    fn is_asynchronous(&self) -> bool {
+        false
+    }
+
+    /// An event that the queue reaches after what was submitted before. A device without events
+    /// waits for its queue.
+    ///
+    /// # Errors
+    /// What went wrong in the queue, where it had to be waited for.
+    #[doc(alias = "ggml_backend_event_record")]
+    fn record(&mut self) -> Result<Event, DeviceError> {
+        self.synchronize()?;
+        Ok(Event::done())
+    }
+
+    /// What is submitted later starts after the event. A device without events waits for it now.
+    ///
+    /// # Errors
+    /// What went wrong before the event.
+    #[doc(alias = "ggml_backend_event_wait")]
+    fn wait(&mut self, event: &Event) -> Result<(), DeviceError> {
+        event.wait()
+    }
+
+    /// Transfers in the queue, if the device has them.
+    fn transfers(&mut self) -> Option<&mut dyn Transfers> {
+        None
+    }
 }
 
-/// The memory of one region, as long as nothing is submitted.
-#[derive(Debug, Clone, Copy)]
-pub struct Bound<'a> {
-    /// The memory.
-    pub memory: &'a dyn Memory,
-    /// Where the region begins in it.
-    pub offset_bytes: usize,
+/// Transfers of tensors in the order of a queue.
+pub trait Transfers {
+    /// Writes a tensor from contiguous bytes, which are copied before this returns.
+    ///
+    /// # Errors
+    /// A failed device, or memory that the queue does not write.
+    #[doc(alias = "ggml_backend_tensor_set_async")]
+    fn write(&mut self, memory: Submission, to: &Location, bytes: &[u8])
+    -> Result<(), DeviceError>;
+
+    /// Reads a tensor as contiguous bytes.
+    ///
+    /// # Errors
+    /// A failed device, or memory that the queue does not read.
+    #[doc(alias = "ggml_backend_tensor_get_async")]
+    fn read(&mut self, memory: Submission, from: &Location) -> Result<PendingRead, DeviceError>;
+
+    /// Whether [`Transfers::copy`] goes between these kinds of memory.
+    fn copies(&self, from: &dyn BufferType, to: &dyn BufferType) -> bool;
+
+    /// Copies a tensor between two memories, layout kept, in this queue.
+    ///
+    /// # Errors
+    /// A failed device, or kinds of memory that the queue does not copy between.
+    #[doc(alias = "ggml_backend_tensor_copy_async")]
+    fn copy(
+        &mut self,
+        memory: Submission,
+        from: &Location,
+        to: &Location,
+    ) -> Result<(), DeviceError>;
 }
 
-/// The memory that the regions of a program stand for.
-///
-/// Made by the executor from a shared borrow of the weights and exclusive borrows of state and
-/// workspace that last as long as the run. What is looked up borrows the bindings, and submitting
-/// borrows them exclusively: while a device writes where its steps have their destination, nobody
-/// else looks.
+/// Bytes that a queue will have read.
 #[derive(Debug)]
-pub struct Bindings<'a> {
-    pub(crate) weights: Vec<Bound<'a>>,
-    pub(crate) states: Vec<Bound<'a>>,
-    pub(crate) chunks: Vec<Bound<'a>>,
+pub struct PendingRead {
+    event: Event,
+    bytes: Arc<Mutex<Vec<u8>>>,
 }
 
-impl Bindings<'_> {
-    /// The memory of a region, if the plan has it.
-    pub fn get(&self, region: Region) -> Option<Bound<'_>> {
-        match region {
-            Region::Weight(n) => self.weights.get(n as usize),
-            Region::State(n) => self.states.get(n as usize),
-            Region::Chunk(n) => self.chunks.get(n as usize),
-        }
-        .copied()
+impl PendingRead {
+    /// Bytes that lie in `bytes` once `event` is reached.
+    pub fn new(event: Event, bytes: Arc<Mutex<Vec<u8>>>) -> Self {
+        Self { event, bytes }
+    }
+
+    /// When the bytes are there.
+    pub fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// The bytes, once they are there.
+    ///
+    /// # Errors
+    /// What went wrong in the queue.
+    pub fn wait(self) -> Result<Vec<u8>, DeviceError> {
+        self.event.wait()?;
+        Ok(std::mem::take(&mut self.bytes.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use tensoryard_graph::Layout;
 
+use crate::exec::StateStatus;
+
 /// A buffer or a tensor in one could not be allocated, read or written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -124,6 +126,14 @@ pub enum DeviceError {
         /// Name of the device.
         device: String,
     },
+    /// The device does not answer any more; nothing that lay in its memory can be had.
+    #[error("{device} is lost: {reason}")]
+    Lost {
+        /// Name of the device.
+        device: String,
+        /// What happened.
+        reason: String,
+    },
     /// The device's memory failed.
     #[error("{device}: {error}")]
     Memory {
@@ -133,6 +143,23 @@ pub enum DeviceError {
         #[source]
         error: MemoryError,
     },
+}
+
+impl DeviceError {
+    /// Where several errors come of one cause, the lowest is the cause.
+    pub(crate) fn rank(&self) -> u8 {
+        match self {
+            DeviceError::Lost { .. } => 0,
+            DeviceError::Memory { .. } => 1,
+            DeviceError::Option { .. }
+            | DeviceError::Thread { .. }
+            | DeviceError::Compile { .. }
+            | DeviceError::Value { .. }
+            | DeviceError::Panicked { .. }
+            | DeviceError::ForeignProgram { .. } => 2,
+            DeviceError::Cancelled => 3,
+        }
+    }
 }
 
 /// Weights could not be loaded.
@@ -262,6 +289,9 @@ pub enum PlanError {
         /// Largest possible buffer.
         max: usize,
     },
+    /// A blueprint whose tables contradict each other.
+    #[error("the blueprint contradicts itself: {0}")]
+    Blueprint(String),
     /// A device refused a step that it claimed to support.
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -305,6 +335,14 @@ pub enum RunError {
     /// A state tensor that does not exist.
     #[error("state {0:?} does not exist")]
     UnknownState(String),
+    /// A state tensor that a failed run left half written, or that was lost with its device.
+    #[error("state {name:?} is {status}; write or clear it before the next run")]
+    StateUnusable {
+        /// Name of the state.
+        name: String,
+        /// What became of it.
+        status: StateStatus,
+    },
     /// Two graphs that disagree about a state tensor.
     #[error("state {name:?} is {first} in one graph and {second} in another")]
     StateLayout {

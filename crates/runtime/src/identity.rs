@@ -2,17 +2,23 @@
 
 use std::sync::Arc;
 
-/// An address of its own, and nothing else: equal only to itself for as long as anybody
-/// remembers it.
-#[derive(Debug)]
-pub(crate) struct Identity {
+/// Equal to its clones and to nothing else, for as long as anybody remembers it.
+#[derive(Debug, Clone)]
+pub(crate) struct Identity(
     // Not of size zero: allocations of nothing may share an address.
-    _byte: u8,
-}
+    Arc<u8>,
+);
 
-impl Identity {
-    /// A token unlike all others.
-    pub fn new() -> Arc<Self> {
-        Arc::new(Self { _byte: 0 })
+impl Default for Identity {
+    fn default() -> Self {
+        Self(Arc::new(0))
     }
 }
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Identity {}

@@ -11,6 +11,7 @@
 mod buffer;
 mod device;
 mod error;
+mod event;
 pub mod exec;
 mod host;
 mod identity;
@@ -18,20 +19,24 @@ mod memory;
 pub mod plan;
 mod registry;
 mod session;
+mod shared;
 mod step;
+mod submission;
 mod weights;
 
 pub use buffer::{Buffer, BufferType, Memory, Usage, same_buffer_type};
 pub use device::{
-    AbortSignal, Backend, BackendOptions, Bindings, Bound, Device, DeviceInfo, DeviceKind, Driver,
-    MemoryInfo, OpCase, Program, Unsupported, WeightUse,
+    AbortSignal, Backend, BackendOptions, Capabilities, Device, DeviceInfo, DeviceKind, Driver,
+    MemoryInfo, OpCase, PendingRead, Program, Transfers, Unsupported, WeightUse,
 };
 pub use error::{DeviceError, MemoryError, PlanError, RegistryError, RunError, WeightError};
-pub use exec::{Input, State, StateTensor, Workspace};
+pub use event::{Event, Signal};
+pub use exec::{Input, State, StateStatus, StateTensor, Ticket, Workspace};
 pub use host::{HostMemory, SharedBytes};
 pub use memory::{HostBufferType, host_buffer_type};
 pub use plan::{Blueprint, DeviceIndex, Plan, PlanDevice, PlanOptions};
 pub use registry::{Registry, Selected};
 pub use session::{Outputs, Session, SessionOptions};
 pub use step::{Aliasing, MatrixOp, Operand, Region, Step, StepOp};
+pub use submission::{BindingToken, Bound, Location, Submission};
 pub use weights::{Weight, WeightSource, Weights};

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use tensoryard_graph::{Graph, Layout, Origin};
 
+use crate::identity::Identity;
 use crate::{
     Buffer, BufferType, Device, HostMemory, MemoryError, SharedBytes, Usage, WeightError,
     WeightUse, host_buffer_type, same_buffer_type,
@@ -62,6 +63,7 @@ impl Weight {
 #[derive(Debug, Default)]
 pub struct Weights {
     tensors: HashMap<String, Weight>,
+    identity: Identity,
 }
 
 /// A weight that some graph needs.
@@ -134,6 +136,10 @@ impl Weights {
         }
         progress(total, total);
         Ok(weights)
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// The weight of a name.

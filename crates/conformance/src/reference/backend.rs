@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tensoryard_graph::{Layout, Op};
 use tensoryard_runtime::{
-    AbortSignal, Aliasing, Backend, Bindings, Bound, DeviceError, Operand, Program, Step, StepOp,
+    AbortSignal, Aliasing, Backend, Bound, DeviceError, Operand, Program, Step, StepOp, Submission,
 };
 
 use super::ReferenceOptions;
@@ -51,7 +51,7 @@ impl ReferenceBackend {
         }
     }
 
-    fn run(&self, step: &Step, bindings: &Bindings<'_>) -> Result<(), DeviceError> {
+    fn run(&self, step: &Step, bindings: &Submission) -> Result<(), DeviceError> {
         let bound = |operand: &Operand| -> Result<Bound<'_>, DeviceError> {
             let missing = || self.fail(step, format!("{:?} is not bound", operand.region));
             bindings.get(operand.region).ok_or_else(missing)
@@ -143,8 +143,8 @@ impl Backend for ReferenceBackend {
 
     fn submit(
         &mut self,
-        program: &dyn Program,
-        bindings: &mut Bindings<'_>,
+        program: &Arc<dyn Program>,
+        memory: Submission,
         abort: &AbortSignal,
     ) -> Result<(), DeviceError> {
         let device = &self.options.name;
@@ -157,7 +157,7 @@ impl Backend for ReferenceBackend {
             if abort.is_aborted() {
                 return Err(DeviceError::Cancelled);
             }
-            self.run(step, bindings)?;
+            self.run(step, &memory)?;
         }
         Ok(())
     }

@@ -1,11 +1,21 @@
-//! One run of a plan: inputs in, for each split its copies and its program, outputs out.
+//! One run of a plan: inputs in, for each split its copies and its program.
+//!
+//! Each device has one ordered queue. Every memory that may be written remembers the event at the
+//! end of the last work that touched it; whoever queues more on that memory waits for the event
+//! first, on its queue where the device can. So work on one memory happens in plan order, work on
+//! different memories overlaps, and devices that work at once need nothing of this.
+
+use std::sync::Arc;
 
 use bytemuck::Pod;
-use tensoryard_graph::{DType, Graph, Layout, Origin, TensorId};
+use tensoryard_graph::{Graph, Origin, TensorId};
 
+use super::route::{InputRoute, Route};
+use super::ticket::{Flight, Ticket};
+use super::{State, StateStatus, Workspace, bind};
+use crate::submission::{Bindings, Submission};
 use crate::{
-    AbortSignal, Backend, Bindings, Bound, Buffer, DeviceError, MemoryError, Plan, RunError, State,
-    Weights, Workspace,
+    AbortSignal, Backend, DeviceError, DeviceIndex, Event, Plan, Region, RunError, Weights,
 };
 
 /// Values of a graph input: contiguous elements in the machine's byte order.
@@ -18,32 +28,29 @@ pub struct Input<'a> {
 }
 
 impl<'a> Input<'a> {
+    /// Values of an input of any plain element type.
+    pub fn new<T: Pod>(name: &'a str, values: &'a [T]) -> Self {
+        Self { name, bytes: bytemuck::cast_slice(values) }
+    }
+
     /// Values of an f32 input.
     pub fn f32(name: &'a str, values: &'a [f32]) -> Self {
-        Self { name, bytes: bytemuck::cast_slice(values) }
+        Self::new(name, values)
     }
 
     /// Values of an i32 input.
     pub fn i32(name: &'a str, values: &'a [i32]) -> Self {
-        Self { name, bytes: bytemuck::cast_slice(values) }
+        Self::new(name, values)
     }
 }
 
-/// Where a tensor lies while a plan runs.
-struct Located<'a> {
-    buffer: &'a Buffer,
-    offset_bytes: usize,
-    /// Layout of the weight or state tensor that owns the memory.
-    root_layout: Option<Layout>,
-}
-
-/// Runs a plan. `backends` are the queues that it was planned with, in the same order.
+/// Runs a plan and waits for it. `backends` are the queues that it was planned with, in the same
+/// order.
 ///
-/// The results lie in the workspace until its next run: see [`read_output`].
+/// The results lie in the workspace until its next run: see [`read_output`](super::read_output).
 ///
 /// # Errors
-/// Inputs that are missing, unknown or of the wrong size; weights or state that the plan was not
-/// made for; a failed device; the abort signal.
+/// What [`submit`] refuses, a failed device, the abort signal.
 #[doc(alias = "ggml_backend_sched_graph_compute")]
 pub fn run(
     plan: &Plan,
@@ -54,48 +61,106 @@ pub fn run(
     inputs: &[Input<'_>],
     abort: &AbortSignal,
 ) -> Result<(), RunError> {
+    Ok(submit(plan, backends, weights, state, workspace, inputs, abort)?.wait()?)
+}
+
+/// Starts a run of a plan. Inputs are copied before this returns; weights, state and workspace
+/// stay alive until the devices are done, whatever becomes of their owners, and whoever looks at
+/// them waits.
+///
+/// # Errors
+/// Inputs that are missing, unknown or of the wrong size; weights or state that the plan was not
+/// made for; state that a failed run left unusable; what goes wrong before this returns.
+#[doc(alias = "ggml_backend_sched_graph_compute_async")]
+pub fn submit(
+    plan: &Plan,
+    backends: &mut [Box<dyn Backend>],
+    weights: &Weights,
+    state: &mut State,
+    workspace: &mut Workspace,
+    inputs: &[Input<'_>],
+    abort: &AbortSignal,
+) -> Result<Ticket, RunError> {
     if backends.len() != plan.devices.len() {
         let (given, planned) = (backends.len(), plan.devices.len());
         return Err(RunError::PlanMismatch(format!("{given} backends for {planned} devices")));
     }
+    check_inputs(&plan.graph, plan.route(), inputs)?;
+    state.settle(false);
+    let route = plan.route();
+    let read_state = || {
+        let names = plan.states.iter().zip(&route.reads_old_state);
+        names.filter(|(_, reads)| **reads).map(|(&id, _)| plan.graph.tensor(id).name.as_str())
+    };
+    if let Some((name, status)) = state.unusable(read_state()) {
+        return Err(RunError::StateUnusable { name: name.to_owned(), status });
+    }
     workspace.begin_run();
     workspace.reserve(plan)?;
-    write_inputs(plan, workspace, inputs)?;
-    for (split, program) in plan.splits.iter().zip(plan.programs()) {
-        for &index in &split.arrivals {
-            copy_arrival(plan, index.0, backends, weights, state, workspace)?;
+    let bindings = bind::bindings(plan, weights, state, workspace)?;
+    let is_asynchronous = backends.iter().any(|backend| backend.is_asynchronous());
+    let mut run = Run {
+        plan,
+        route,
+        ends: vec![None; if is_asynchronous { backends.len() } else { 0 }],
+        backends,
+        workspace,
+        bindings,
+        abort,
+        is_asynchronous,
+        reached: 0,
+    };
+    let outcome = run.walk(inputs);
+    let (reached, ends) = (run.reached, run.ends);
+    let written = || written_state(plan, route, reached);
+    if let Err(error) = outcome {
+        // What is still queued may go on for a while; state and workspace wait for it.
+        for backend in backends.iter_mut().filter(|backend| backend.is_asynchronous()) {
+            _ = backend.synchronize();
         }
-        if abort.is_aborted() {
-            return Err(DeviceError::Cancelled.into());
+        for name in written() {
+            state.mark(name, StateStatus::Torn);
         }
-        let mut bindings = bind(plan, weights, state, workspace)?;
-        let backend = &mut backends[split.device.0];
-        backend.submit(&**program, &mut bindings, abort)?;
-        // The bindings borrow state and workspace, so the work must end with them.
-        backend.synchronize()?;
+        return Err(error);
     }
-    workspace.end_run(plan);
-    Ok(())
+    let mended = || {
+        let numbers = plan.states.iter().zip(&route.reads_old_state);
+        numbers.filter(|(_, reads)| !**reads).map(|(&id, _)| plan.graph.tensor(id).name.as_str())
+    };
+    let ends: Vec<Event> = ends.into_iter().flatten().collect();
+    let flight = (!ends.is_empty()).then(|| Flight::new(ends));
+    match &flight {
+        Some(flight) if !plan.states.is_empty() => {
+            let owned = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
+            state.in_flight(flight, owned(&mut written()), owned(&mut mended()));
+        }
+        Some(_) => {}
+        None => mended().for_each(|name| state.mark(name, StateStatus::Committed)),
+    }
+    workspace.end_run(plan, flight.clone());
+    Ok(Ticket::new(flight))
 }
 
-fn write_inputs(
-    plan: &Plan,
-    workspace: &mut Workspace,
-    inputs: &[Input<'_>],
-) -> Result<(), RunError> {
-    let graph = &*plan.graph;
+/// Names of the state tensors that the splits before `reached` write.
+fn written_state<'a>(
+    plan: &'a Plan,
+    route: &'a Route,
+    reached: usize,
+) -> impl Iterator<Item = &'a str> {
+    let numbers = route.splits[..reached].iter().flat_map(|split| &split.writes);
+    numbers.filter_map(|&n| plan.states.get(n as usize)).map(|&id| &*plan.graph.tensor(id).name)
+}
+
+fn check_inputs(graph: &Graph, route: &Route, inputs: &[Input<'_>]) -> Result<(), RunError> {
     for input in inputs {
         let known = graph.leaf(input.name).is_some_and(|id| is_input(graph, id));
         if !known {
             return Err(RunError::UnknownInput(input.name.to_owned()));
         }
     }
-    for id in graph.live_leaves(Origin::Input) {
-        let desc = graph.tensor(id);
-        let input = inputs
-            .iter()
-            .find(|input| input.name == desc.name)
-            .ok_or_else(|| RunError::MissingInput(desc.name.clone()))?;
+    for wanted in &route.inputs {
+        let desc = graph.tensor(wanted.id);
+        let input = find(inputs, &desc.name)?;
         let needed = desc.layout.data_bytes();
         if input.bytes.len() != needed {
             return Err(RunError::InputSize {
@@ -105,160 +170,93 @@ fn write_inputs(
                 layout: desc.layout,
             });
         }
-        let missing = || RunError::PlanMismatch(format!("input {:?} has no memory", desc.name));
-        let place = plan.memory.locate(id).ok_or_else(missing)?;
-        let buffer = workspace.chunk_mut(plan, place.chunk).ok_or_else(missing)?;
-        buffer.memory_mut().write_tensor(place.offset_bytes, &desc.layout, input.bytes)?;
     }
     Ok(())
+}
+
+fn find<'a>(inputs: &[Input<'a>], name: &str) -> Result<Input<'a>, RunError> {
+    let input = inputs.iter().find(|input| input.name == name).copied();
+    input.ok_or_else(|| RunError::MissingInput(name.to_owned()))
 }
 
 fn is_input(graph: &Graph, id: TensorId) -> bool {
     graph.tensor(id).origin == Origin::Input
 }
 
-fn copy_arrival(
-    plan: &Plan,
-    index: usize,
-    backends: &mut [Box<dyn Backend>],
-    weights: &Weights,
-    state: &State,
-    workspace: &mut Workspace,
-) -> Result<(), RunError> {
-    let arrival = plan.arrivals[index];
-    let layout = *plan.graph.layout(arrival.tensor);
-    if let Some(from) = plan.placement.device(plan.graph.root(arrival.tensor)) {
-        backends[from.0].synchronize()?;
-    }
-    let mut bytes = vec![0; layout.data_bytes()];
-    let source = locate(plan, arrival.tensor, weights, state, workspace)?;
-    source.buffer.memory().read_tensor(source.offset_bytes, &layout, &mut bytes)?;
-    let place = plan.memory.arrivals[index];
-    let target = workspace
-        .chunk_mut(plan, place.chunk)
-        .ok_or_else(|| RunError::PlanMismatch("an arrival has no memory".to_owned()))?;
-    target.memory_mut().write_tensor(place.offset_bytes, &layout, &bytes)?;
-    Ok(())
+/// A run while it is being submitted.
+pub(super) struct Run<'a> {
+    pub plan: &'a Plan,
+    pub route: &'a Route,
+    pub backends: &'a mut [Box<dyn Backend>],
+    pub workspace: &'a mut Workspace,
+    pub bindings: Arc<Bindings>,
+    abort: &'a AbortSignal,
+    pub is_asynchronous: bool,
+    /// The end of what this run has queued on each device.
+    ends: Vec<Option<Event>>,
+    /// Splits that were begun.
+    reached: usize,
 }
 
-/// The buffer of any tensor that has memory: a weight, a state tensor or compute memory.
-fn locate<'a>(
-    plan: &Plan,
-    id: TensorId,
-    weights: &'a Weights,
-    state: &'a State,
-    workspace: &'a Workspace,
-) -> Result<Located<'a>, RunError> {
-    let graph = &*plan.graph;
-    let root = graph.tensor(graph.root(id));
-    let within = graph.root_offset(id);
-    let located = match root.origin {
-        Origin::Weight => weights.get(&root.name).map(|weight| Located {
-            buffer: weight.buffer(),
-            offset_bytes: weight.offset_bytes() + within,
-            root_layout: Some(*weight.layout()),
-        }),
-        Origin::State => state.get(&root.name).map(|tensor| Located {
-            buffer: tensor.buffer(),
-            offset_bytes: within,
-            root_layout: Some(*tensor.layout()),
-        }),
-        Origin::Input | Origin::Op(_) => plan.memory.locate(id).and_then(|place| {
-            let buffer = workspace.chunk(plan, place.chunk)?;
-            Some(Located { buffer, offset_bytes: place.offset_bytes, root_layout: None })
-        }),
-    };
-    located.ok_or_else(|| RunError::PlanMismatch(format!("{:?} has no memory", root.name)))
-}
-
-fn bind<'a>(
-    plan: &Plan,
-    weights: &'a Weights,
-    state: &'a mut State,
-    workspace: &'a mut Workspace,
-) -> Result<Bindings<'a>, RunError> {
-    let (state, workspace): (&'a State, &'a Workspace) = (state, workspace);
-    let external = |ids: &[TensorId], origin: Origin| {
-        ids.iter()
-            .map(|&id| {
-                if plan.graph.tensor(id).origin != origin {
-                    let name = &plan.graph.tensor(id).name;
-                    return Err(RunError::PlanMismatch(format!(
-                        "{name:?} is no {}",
-                        origin.name()
-                    )));
-                }
-                let located = locate(plan, id, weights, state, workspace)?;
-                check_residence(plan, id, &located)?;
-                let memory = located.buffer.memory();
-                Ok(Bound { memory, offset_bytes: located.offset_bytes })
-            })
-            .collect::<Result<Vec<_>, RunError>>()
-    };
-    let chunks = (0..plan.memory.chunks.len()).map(|chunk| {
-        let buffer = workspace
-            .chunk(plan, chunk)
-            .ok_or_else(|| RunError::PlanMismatch(format!("chunk {chunk} is not reserved")))?;
-        Ok(Bound { memory: buffer.memory(), offset_bytes: 0 })
-    });
-    Ok(Bindings {
-        weights: external(&plan.weights, Origin::Weight)?,
-        states: external(&plan.states, Origin::State)?,
-        chunks: chunks.collect::<Result<Vec<_>, RunError>>()?,
-    })
-}
-
-/// A plan is bound to memory of the kinds and layouts that it was made for, and to no other.
-fn check_residence(plan: &Plan, id: TensorId, located: &Located<'_>) -> Result<(), RunError> {
-    let desc = plan.graph.tensor(id);
-    let name = &desc.name;
-    let planned = plan.residence.of(id).map(|kind| kind.name());
-    let found = located.buffer.buffer_type().name();
-    if planned != Some(found) {
-        let planned = planned.unwrap_or("no memory");
-        let problem = format!("{name:?} lies in {found}, planned for {planned}");
-        return Err(RunError::PlanMismatch(problem));
-    }
-    match located.root_layout {
-        Some(layout) if layout != desc.layout => {
-            let problem = format!("{name:?} is {layout}, planned for {}", desc.layout);
-            Err(RunError::PlanMismatch(problem))
+impl Run<'_> {
+    fn walk(&mut self, inputs: &[Input<'_>]) -> Result<(), RunError> {
+        let (plan, route) = (self.plan, self.route);
+        for input in &route.inputs {
+            self.write_input(input, find(inputs, &plan.graph.tensor(input.id).name)?.bytes)?;
         }
-        Some(_) | None => Ok(()),
+        for (number, split) in plan.splits.iter().enumerate() {
+            for &index in &split.arrivals {
+                self.arrive(&route.arrivals[index.0])?;
+            }
+            if self.abort.is_aborted() {
+                return Err(DeviceError::Cancelled.into());
+            }
+            self.reached = number + 1;
+            let regions = &route.splits[number].regions;
+            self.order(split.device, regions)?;
+            let memory = Submission::split(&self.bindings, number);
+            let program = &plan.programs()[number];
+            self.backends[split.device.0].submit(program, memory, self.abort)?;
+            self.stamp(split.device, regions)?;
+        }
+        Ok(())
     }
-}
 
-/// Reads an output of the plan that the workspace ran last: its elements in order, as they are
-/// stored.
-///
-/// # Errors
-/// A name that is no output; a workspace that another run has used since; a type other than
-/// `wanted`, where one is given.
-pub fn read_output<T: Pod>(
-    plan: &Plan,
-    name: &str,
-    wanted: DType,
-    weights: &Weights,
-    state: &State,
-    workspace: &Workspace,
-    dst: &mut Vec<T>,
-) -> Result<(), RunError> {
-    let unknown = || RunError::NotAnOutput(name.to_owned());
-    let id = plan.graph.output(name).ok_or_else(unknown)?;
-    if !workspace.holds_results_of(plan) {
-        return Err(unknown());
+    fn write_input(&mut self, input: &InputRoute, bytes: &[u8]) -> Result<(), RunError> {
+        self.write(input.device, &input.to, bytes)
     }
-    let layout = *plan.graph.layout(id);
-    if layout.dtype() != wanted || size_of::<T>() != wanted.block_bytes() {
-        let wanted = wanted.name();
-        return Err(RunError::OutputType { name: name.to_owned(), layout, wanted });
+
+    /// What `device` is given next on these regions comes after what was queued on them before.
+    pub fn order(&mut self, device: DeviceIndex, regions: &[Region]) -> Result<(), DeviceError> {
+        if !self.is_asynchronous {
+            return Ok(());
+        }
+        for &region in regions {
+            if let Some(event) = self.bindings.region(region).and_then(|r| r.shared.last()) {
+                self.backends[device.0].wait(&event)?;
+            }
+        }
+        Ok(())
     }
-    let located = locate(plan, id, weights, state, workspace)?;
-    let memory = located.buffer.memory();
-    dst.clear();
-    dst.try_reserve_exact(layout.shape().elements())
-        .map_err(|_| MemoryError::Allocation { bytes: layout.data_bytes() })?;
-    dst.resize(layout.shape().elements(), T::zeroed());
-    memory.read_tensor(located.offset_bytes, &layout, bytemuck::cast_slice_mut(dst))?;
-    Ok(())
+
+    /// What `device` was given last is the last work on these regions.
+    pub fn stamp(&mut self, device: DeviceIndex, regions: &[Region]) -> Result<(), DeviceError> {
+        if !self.is_asynchronous {
+            return Ok(());
+        }
+        let backend = &mut self.backends[device.0];
+        let end = if backend.is_asynchronous() { Some(backend.record()?) } else { None };
+        for &region in regions {
+            // Weights are never written, so nobody needs to wait for their readers.
+            if !matches!(region, Region::Weight(_))
+                && let Some(bound) = self.bindings.region(region)
+            {
+                bound.shared.set_last(end.clone());
+            }
+        }
+        if end.is_some() {
+            self.ends[device.0] = end;
+        }
+        Ok(())
+    }
 }

@@ -64,6 +64,13 @@ pub fn lower(
         .iter()
         .map(|range| selected.operations[range.clone()].iter().map(|op| lowerer.step(op)).collect())
         .collect();
+    // What only a copy reads needs a number, too.
+    for arrival in arrivals {
+        let root = graph.root(arrival.tensor);
+        if residence.of(root).is_some() {
+            lowerer.external(root);
+        }
+    }
     Lowered { steps, weights: lowerer.weights, states: lowerer.states }
 }
 

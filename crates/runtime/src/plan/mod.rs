@@ -30,6 +30,7 @@ pub use place::{Pin, Placement, Reason};
 pub use select::{Operation, Value};
 pub use split::{Arrival, ArrivalIndex, Split};
 
+use crate::exec::Route;
 use crate::identity::Identity;
 use crate::{
     Backend, BufferType, Device, PlanError, Program, State, Step, Weights, same_buffer_type,
@@ -167,8 +168,9 @@ pub struct Plan {
     blueprint: Blueprint,
     /// The splits as their devices compiled them.
     programs: Vec<Arc<dyn Program>>,
+    route: Route,
     /// Tells this plan from all others for as long as anybody remembers it.
-    identity: Arc<Identity>,
+    identity: Identity,
 }
 
 impl Deref for Plan {
@@ -191,7 +193,8 @@ impl Plan {
             let backend = backends.get(split.device.0).ok_or(PlanError::NoDevice)?;
             programs.push(backend.compile(&split.steps)?);
         }
-        Ok(Self { blueprint, programs, identity: Identity::new() })
+        let route = Route::new(&blueprint)?;
+        Ok(Self { blueprint, programs, route, identity: Identity::default() })
     }
 
     /// What was decided.
@@ -204,7 +207,12 @@ impl Plan {
         &self.programs
     }
 
-    pub(crate) fn identity(&self) -> &Arc<Identity> {
+    /// What the executor looks up in every run.
+    pub(crate) fn route(&self) -> &Route {
+        &self.route
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
 }
