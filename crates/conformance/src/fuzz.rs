@@ -66,11 +66,11 @@ pub fn run_random(seed: u64, scene: &Scene) -> Result<Outcome, Box<dyn Error>> {
     // A leaf may be larger than the largest buffer of its device.
     let holder = |index: usize| &*scene.devices[index];
     let Ok(weights) =
-        Weights::load(&random.weights, &[&graph], holder(scene.weights_on), |_, _| true)
+        Weights::load_on(&random.weights, &[&graph], holder(scene.weights_on), |_, _| true)
     else {
         return Ok(Outcome::Refused);
     };
-    let Ok(mut state) = State::create(&[&graph], holder(scene.state_on)) else {
+    let Ok(mut state) = State::create_on(&[&graph], holder(scene.state_on)) else {
         return Ok(Outcome::Refused);
     };
     let devices: Vec<PlanDevice> = scene

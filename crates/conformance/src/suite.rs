@@ -183,7 +183,7 @@ fn run_case(
         }
         other => other.to_string(),
     };
-    let weights = Weights::load(&case.weights, &[graph], &**device, |_, _| true)
+    let weights = Weights::load_on(&case.weights, &[graph], &**device, |_, _| true)
         .map_err(|error| error.to_string())?;
     let weight_memory = weights.sizes().into_iter().map(|(kind, _)| kind).collect();
     let selected = Selected { device: Arc::clone(device), options: BackendOptions { threads } };

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tensoryard_graph::{Layout, OpKind};
 
-use crate::{BufferType, DeviceError, Event, Location, Step, StepOp, Submission};
+use crate::{BufferType, DeviceError, DeviceRates, Event, Location, Step, StepOp, Submission};
 
 /// What kind of hardware a device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -116,6 +116,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     #[doc(alias = "ggml_backend_dev_get_props")]
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
+    }
+
+    /// How fast it is, where that is known without measuring.
+    fn rates(&self) -> Option<DeviceRates> {
+        None
     }
 
     /// Names and values of what the hardware offers, for display.

@@ -199,6 +199,15 @@ pub enum WeightError {
         #[source]
         error: MemoryError,
     },
+    /// A weight whose device was not decided.
+    #[error("weight {name:?} was not assigned to a device")]
+    Unassigned {
+        /// The name.
+        name: String,
+    },
+    /// Where the weights go could not be decided.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// Loading was stopped.
     #[error("cancelled")]
     Cancelled,
@@ -274,6 +283,51 @@ pub enum PlanError {
         /// Why not.
         reason: String,
     },
+    /// Graphs that disagree about a leaf which they share.
+    #[error("{kind} {name:?} is {first} in one graph and {second} in another")]
+    LeavesDisagree {
+        /// `weight` or `state`.
+        kind: &'static str,
+        /// Name of the leaf.
+        name: String,
+        /// Layout in the first graph.
+        first: Layout,
+        /// Layout in the second graph.
+        second: Layout,
+    },
+    /// A weight or state tensor that no device can hold.
+    #[error("no device has room for {kind} {name:?} of {bytes} bytes: {reasons}")]
+    NoRoom {
+        /// `weight` or `state`.
+        kind: &'static str,
+        /// Name of the leaf.
+        name: String,
+        /// Bytes of its elements.
+        bytes: usize,
+        /// What stands against each device.
+        reasons: String,
+    },
+    /// More than a memory may hold.
+    #[error(
+        "{device}: {needed} bytes are needed ({weights} for weights, {state} for state, {compute} \
+         for computing), {by} more than the limit of {limit}"
+    )]
+    DoesNotFit {
+        /// Names of the devices that use the memory.
+        device: String,
+        /// Bytes of everything together.
+        needed: usize,
+        /// Bytes that it may hold.
+        limit: usize,
+        /// Bytes beyond the limit.
+        by: usize,
+        /// Bytes of weights.
+        weights: usize,
+        /// Bytes of state.
+        state: usize,
+        /// Bytes of compute memory.
+        compute: usize,
+    },
     /// The memory that the graph needs exceeds what can be addressed.
     #[error("the compute memory of the graph exceeds the address space")]
     Overflow,
@@ -343,6 +397,9 @@ pub enum RunError {
         /// What became of it.
         status: StateStatus,
     },
+    /// A state tensor whose device was not decided.
+    #[error("state {0:?} was not assigned to a device")]
+    UnassignedState(String),
     /// Two graphs that disagree about a state tensor.
     #[error("state {name:?} is {first} in one graph and {second} in another")]
     StateLayout {

@@ -57,7 +57,7 @@ impl Session {
         options: SessionOptions,
     ) -> Result<Self, RunError> {
         let first = devices.first().ok_or(crate::PlanError::NoDevice)?;
-        let state = State::create(graphs, &*first.device)?;
+        let state = State::create_on(graphs, &*first.device)?;
         let mut backends = Vec::with_capacity(devices.len());
         for selected in devices {
             backends.push(selected.device.open(&selected.options)?);

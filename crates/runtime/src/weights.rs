@@ -1,10 +1,10 @@
 //! Weights: read-only tensors, shared by any number of sessions.
 //!
-//! Where each weight lives is decided here, from the graphs that use it, and is
-//! fixed in the value. Weights that a device wants in another form are
-//! converted once, tensor by tensor, so that loading needs little more memory
-//! than the result; the others stay in the source's own memory when that is
-//! aligned for them.
+//! Where each weight lives is decided by the first stage of planning, from the
+//! graphs that use it, and is fixed in the value. Weights that a device wants
+//! in another form are converted once, tensor by tensor, so that loading needs
+//! little more memory than the result; the others stay in the source's own
+//! memory when that is aligned for them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tensoryard_graph::{Graph, Layout, Origin};
 
 use crate::identity::Identity;
 use crate::{
-    Buffer, BufferType, Device, HostMemory, MemoryError, SharedBytes, Usage, WeightError,
-    WeightUse, host_buffer_type, same_buffer_type,
+    Assignment, Buffer, BufferType, Device, HostMemory, MemoryError, SharedBytes, Usage,
+    WeightError, host_buffer_type, same_buffer_type,
 };
 
 /// Where weights come from, commonly a model file.
@@ -64,13 +64,13 @@ impl Weight {
 pub struct Weights {
     tensors: HashMap<String, Weight>,
     identity: Identity,
+    kinds: Vec<(Arc<dyn BufferType>, usize)>,
 }
 
 /// A weight that some graph needs.
 struct Wanted {
     name: String,
     layout: Layout,
-    uses: Vec<WeightUse>,
 }
 
 /// Weights that share one buffer, with their offsets.
@@ -81,25 +81,44 @@ struct Group {
 }
 
 impl Weights {
-    /// Loads every weight that the graphs need, each into the memory that the first device
-    /// wants it in. `progress` is told bytes loaded and bytes in all, and stops the loading by
-    /// returning `false`.
+    /// Loads every weight that the graphs need into the memory of one device, in the form that
+    /// the device wants.
     ///
     /// # Errors
-    /// A weight that is missing, of another layout, or unreadable; memory that cannot be had.
-    pub fn load(
+    /// As [`Weights::load`].
+    pub fn load_on(
         source: &dyn WeightSource,
         graphs: &[&Graph],
         device: &dyn Device,
+        progress: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Self, WeightError> {
+        check(source, graphs)?;
+        let assignment = Assignment::on_device(graphs, device)?;
+        Self::load(source, graphs, &assignment, progress)
+    }
+
+    /// Loads every weight that the graphs need, each into the memory that it was assigned to.
+    /// `progress` is told bytes loaded and bytes in all, and stops the loading by returning
+    /// `false`.
+    ///
+    /// # Errors
+    /// A weight that is missing, of another layout, or unreadable; one that the assignment was
+    /// not made for; memory that cannot be had.
+    pub fn load(
+        source: &dyn WeightSource,
+        graphs: &[&Graph],
+        assignment: &Assignment,
         mut progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Self, WeightError> {
-        let wanted = collect(source, graphs)?;
+        let wanted = check(source, graphs)?;
         let total: usize = wanted.iter().map(|weight| weight.layout.data_bytes()).sum();
         let mut done = 0;
         let mut weights = Self::default();
         let mut groups: Vec<Group> = Vec::new();
         for weight in wanted {
-            let buffer_type = device.weight_buffer_type(&weight.layout, &weight.uses);
+            let unassigned = || WeightError::Unassigned { name: weight.name.clone() };
+            let home = assignment.weight(&weight.name).ok_or_else(unassigned)?;
+            let buffer_type = Arc::clone(&home.buffer_type);
             if same_buffer_type(&*buffer_type, &**host_buffer_type())
                 && let Some(mapped) = map(source, &weight)?
             {
@@ -135,11 +154,28 @@ impl Weights {
             }
         }
         progress(total, total);
+        weights.count();
         Ok(weights)
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Adds the buffers up, each once.
+    fn count(&mut self) {
+        let mut seen = HashSet::new();
+        for weight in self.tensors.values() {
+            if !seen.insert(Arc::as_ptr(&weight.buffer)) {
+                continue;
+            }
+            let (kind, size) = (weight.buffer.buffer_type(), weight.buffer.size());
+            match self.kinds.iter_mut().find(|(known, _)| same_buffer_type(&**known, &**kind)) {
+                Some((_, bytes)) => *bytes += size,
+                None => self.kinds.push((Arc::clone(kind), size)),
+            }
+        }
+        self.kinds.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
     }
 
     /// The weight of a name.
@@ -148,52 +184,36 @@ impl Weights {
     }
 
     /// Bytes of all buffers by kind of memory, each buffer once, in order of the kinds' names.
+    pub fn kinds(&self) -> &[(Arc<dyn BufferType>, usize)] {
+        &self.kinds
+    }
+
+    /// As [`Weights::kinds`], with the kinds' names.
     pub fn sizes(&self) -> Vec<(String, usize)> {
-        let mut seen = HashSet::new();
-        let mut sizes: HashMap<&str, usize> = HashMap::new();
-        for weight in self.tensors.values() {
-            if seen.insert(Arc::as_ptr(&weight.buffer)) {
-                *sizes.entry(weight.buffer.buffer_type().name()).or_default() +=
-                    weight.buffer.size();
-            }
-        }
-        let mut sizes: Vec<_> =
-            sizes.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
-        sizes.sort();
-        sizes
+        self.kinds.iter().map(|(kind, bytes)| (kind.name().to_owned(), *bytes)).collect()
     }
 }
 
-/// The weights of all graphs, each once, with all its uses, in order of first appearance.
-fn collect(source: &dyn WeightSource, graphs: &[&Graph]) -> Result<Vec<Wanted>, WeightError> {
+/// The weights of all graphs, each once, as they are in the source.
+fn check(source: &dyn WeightSource, graphs: &[&Graph]) -> Result<Vec<Wanted>, WeightError> {
     let mut wanted: Vec<Wanted> = Vec::new();
-    let mut index: HashMap<String, usize> = HashMap::new();
+    let mut known: HashMap<&str, Layout> = HashMap::new();
     for graph in graphs {
         for id in graph.live_leaves(Origin::Weight) {
             let desc = graph.tensor(id);
-            let found = source
-                .layout(&desc.name)
-                .ok_or_else(|| WeightError::Missing { name: desc.name.clone() })?;
-            if found != desc.layout {
-                return Err(WeightError::Layout {
-                    name: desc.name.clone(),
-                    found,
-                    wanted: desc.layout,
-                });
-            }
-            let at = *index.entry(desc.name.clone()).or_insert_with(|| {
-                let (name, layout) = (desc.name.clone(), desc.layout);
-                wanted.push(Wanted { name, layout, uses: Vec::new() });
-                wanted.len() - 1
-            });
-            for reader in graph.ids().filter(|&reader| graph.is_live(reader)) {
-                let desc = graph.tensor(reader);
-                let Some(op) = desc.op() else { continue };
-                for (operand, &source) in desc.sources.iter().enumerate() {
-                    if source == Some(id) {
-                        wanted[at].uses.push(WeightUse { op: op.kind(), operand });
-                    }
+            let name = || desc.name.clone();
+            let found = match known.get(&*desc.name) {
+                Some(layout) => *layout,
+                None => {
+                    let missing = || WeightError::Missing { name: name() };
+                    let layout = source.layout(&desc.name).ok_or_else(missing)?;
+                    known.insert(&desc.name, layout);
+                    wanted.push(Wanted { name: name(), layout });
+                    layout
                 }
+            };
+            if found != desc.layout {
+                return Err(WeightError::Layout { name: name(), found, wanted: desc.layout });
             }
         }
     }

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use tensoryard_graph::{Layout, OpKind};
 use tensoryard_runtime::{
-    Backend, BackendOptions, BufferType, Device, DeviceError, DeviceInfo, DeviceKind, MatrixOp,
-    MemoryInfo, OpCase, StepOp, Unsupported, WeightUse, same_buffer_type,
+    Backend, BackendOptions, BufferType, Device, DeviceError, DeviceInfo, DeviceKind, DeviceRates,
+    MatrixOp, MemoryInfo, OpCase, StepOp, Unsupported, WeightUse, same_buffer_type,
 };
 
 pub use memory::ReferenceMemory;
@@ -34,6 +34,8 @@ pub struct ReferenceOptions {
     pub alignment: usize,
     /// Size of the largest buffer.
     pub max_size: usize,
+    /// Bytes that its memory has.
+    pub memory_bytes: usize,
     /// Bytes added to every tensor.
     pub padding: usize,
     /// The ops that it claims.
@@ -46,6 +48,8 @@ pub struct ReferenceOptions {
     pub reads: Vec<String>,
     /// The longest row of a source that it claims.
     pub max_row: usize,
+    /// How fast it says that it is.
+    pub rates: Option<DeviceRates>,
     /// Changes the values of every step's result, to see whether a test notices.
     pub fault: Option<fn(&StepOp, &mut [f64])>,
 }
@@ -59,12 +63,14 @@ impl ReferenceOptions {
             memory: format!("{name} memory"),
             alignment: 32,
             max_size: 1 << 30,
+            memory_bytes: 1 << 40,
             padding: 0,
             ops: OpKind::ALL.to_vec(),
             fuses_norm: true,
             epilogue: 3,
             reads: Vec::new(),
             max_row: usize::MAX,
+            rates: None,
             fault: None,
         }
     }
@@ -104,7 +110,11 @@ impl Device for ReferenceDevice {
     }
 
     fn memory(&self) -> MemoryInfo {
-        MemoryInfo { free: self.options.max_size, total: self.options.max_size }
+        MemoryInfo { free: self.options.memory_bytes, total: self.options.memory_bytes }
+    }
+
+    fn rates(&self) -> Option<DeviceRates> {
+        self.options.rates
     }
 
     fn features(&self) -> Vec<(String, String)> {

@@ -62,7 +62,7 @@ fn a_part_of_a_packed_weight_is_refused_when_planning() {
     });
     let cpu = device();
     let open = |loaded_for: &[&Graph]| {
-        let weights = Weights::load(&source, loaded_for, &*cpu, |_, _| true).unwrap();
+        let weights = Weights::load_on(&source, loaded_for, &*cpu, |_, _| true).unwrap();
         let options = SessionOptions::default();
         Session::open(&[selected(&cpu, 1)], Arc::new(weights), &[], options).unwrap()
     };

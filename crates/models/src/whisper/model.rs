@@ -122,7 +122,7 @@ impl WhisperModel {
         let shape = DecoderShape::new(&config, 0, 1, 1);
         let decoder = decoder_graph(&config, shape).map_err(Error::model)?;
         let source = CheckpointWeights { checkpoint, matrix: config.matrix };
-        let weights = Weights::load(&source, &[&encoder, &decoder], &*device.device, progress)
+        let weights = Weights::load_on(&source, &[&encoder, &decoder], &*device.device, progress)
             .map_err(|error| match error {
                 WeightError::Cancelled => Error::Stopped,
                 other => Error::model(other),

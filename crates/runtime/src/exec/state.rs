@@ -11,7 +11,7 @@ use tensoryard_graph::{Graph, Layout, Origin};
 
 use super::ticket::Flight;
 use crate::identity::Identity;
-use crate::{Buffer, BufferType, Device, MemoryError, RunError, Usage};
+use crate::{Assignment, Buffer, BufferType, Device, MemoryError, RunError, Usage};
 
 /// What became of a state tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -76,36 +76,40 @@ impl State {
     /// Creates every state tensor that the graphs name, zeroed, in the default memory of a device.
     ///
     /// # Errors
-    /// Graphs that disagree about a tensor; memory that cannot be had.
-    pub fn create(graphs: &[&Graph], device: &dyn Device) -> Result<Self, RunError> {
+    /// As [`State::create`].
+    pub fn create_on(graphs: &[&Graph], device: &dyn Device) -> Result<Self, RunError> {
+        check(graphs)?;
+        Self::create(graphs, &Assignment::on_device(graphs, device)?)
+    }
+
+    /// Creates every state tensor that the graphs name, zeroed, in the memory that it was
+    /// assigned to.
+    ///
+    /// # Errors
+    /// Graphs that disagree about a tensor; one that the assignment was not made for; memory
+    /// that cannot be had.
+    pub fn create(graphs: &[&Graph], assignment: &Assignment) -> Result<Self, RunError> {
         let mut state = Self::default();
-        let buffer_type = &device.buffer_types()[0];
-        for graph in graphs {
-            for id in graph.live_leaves(Origin::State) {
-                let desc = graph.tensor(id);
-                if let Some(known) = state.tensors.get(&desc.name) {
-                    if known.layout != desc.layout {
-                        return Err(RunError::StateLayout {
-                            name: desc.name.clone(),
-                            first: known.layout,
-                            second: desc.layout,
-                        });
-                    }
-                    continue;
-                }
-                let bytes = buffer_type.tensor_bytes(&desc.layout);
-                let mut buffer = Buffer::allocate(buffer_type, bytes, Usage::Any)?;
-                buffer.memory_mut().clear(0)?;
-                let status = StateStatus::Committed;
-                let tensor = StateTensor { buffer, layout: desc.layout, status };
-                state.tensors.insert(desc.name.clone(), tensor);
-            }
+        for (name, layout) in check(graphs)? {
+            let unassigned = || RunError::UnassignedState(name.to_owned());
+            let home = assignment.state(name).ok_or_else(unassigned)?;
+            let bytes = home.buffer_type.tensor_bytes(&layout);
+            let mut buffer = Buffer::allocate(&home.buffer_type, bytes, Usage::Any)?;
+            buffer.memory_mut().clear(0)?;
+            let status = StateStatus::Committed;
+            let tensor = StateTensor { buffer, layout, status };
+            state.tensors.insert(name.to_owned(), tensor);
         }
         Ok(state)
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// All state tensors, in no order.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &StateTensor> {
+        self.tensors.values()
     }
 
     /// The state tensor of a name.
@@ -259,4 +263,24 @@ fn after(before: StateStatus, ended_well: bool, run: &Pending, name: &str) -> St
         (_, false) if is_in(&run.written) => StateStatus::Torn,
         (_, _) => before,
     }
+}
+
+/// The state tensors of all graphs, each once.
+fn check<'a>(graphs: &[&'a Graph]) -> Result<Vec<(&'a str, Layout)>, RunError> {
+    let mut wanted: Vec<(&str, Layout)> = Vec::new();
+    let mut known: HashMap<&str, Layout> = HashMap::new();
+    for graph in graphs {
+        for id in graph.live_leaves(Origin::State) {
+            let desc = graph.tensor(id);
+            let first = *known.entry(&desc.name).or_insert_with(|| {
+                wanted.push((&desc.name, desc.layout));
+                desc.layout
+            });
+            if first != desc.layout {
+                let (name, second) = (desc.name.clone(), desc.layout);
+                return Err(RunError::StateLayout { name, first, second });
+            }
+        }
+    }
+    Ok(wanted)
 }

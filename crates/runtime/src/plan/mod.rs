@@ -3,6 +3,9 @@
 //! Each stage is a pure function in a file of its own, over side tables that
 //! never touch the graph:
 //!
+//! Before them all, [`assign`](mod@assign) decides where weights and state live, under
+//! [memory limits](limits); [`predict`](mod@predict) tells how long the result will take.
+//!
 //! 1. [`place`](mod@place): a device for every tensor, each with its reason.
 //! 2. [`split`](mod@split): runs of nodes on one device, and the tensors that must be copied in.
 //! 3. [`select`](mod@select): nodes become operations of the device, several fused into one
@@ -13,8 +16,13 @@
 //! [`verify`](mod@verify) checks the result and shares no code with the stages.
 
 pub mod allocate;
+pub mod assign;
+mod leaves;
+pub mod limits;
 pub mod lower;
+pub mod pins;
 pub mod place;
+pub mod predict;
 pub mod report;
 pub mod select;
 pub mod split;
@@ -26,7 +34,11 @@ use std::sync::Arc;
 use tensoryard_graph::{Graph, Layout, Origin, TensorId};
 
 pub use allocate::{MemoryPlan, Pool, Slot};
+pub use assign::{Assignment, Home, assign, assign_around};
+pub use limits::{MemoryLimits, MemoryUse};
+pub use pins::{DeviceSelector, NamedPin, PinSyntax, Pins};
 pub use place::{Pin, Placement, Reason};
+pub use predict::{CopyTime, DeviceTime, Prediction, SplitTime, predict};
 pub use select::{Operation, Value};
 pub use split::{Arrival, ArrivalIndex, Split};
 
@@ -54,13 +66,22 @@ pub struct PlanDevice {
 pub struct PlanOptions {
     /// Whether several ops may become one step.
     pub fusion: bool,
-    /// Tensors whose device is fixed.
+    /// Tensors of one graph whose device is fixed.
     pub pins: Vec<Pin>,
+    /// Tensors of any graph whose device is fixed, by patterns of their names.
+    pub named_pins: Pins,
+    /// How much memory may be used.
+    pub limits: MemoryLimits,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { fusion: true, pins: Vec::new() }
+        Self {
+            fusion: true,
+            pins: Vec::new(),
+            named_pins: Pins::new(),
+            limits: MemoryLimits::default(),
+        }
     }
 }
 
@@ -68,6 +89,15 @@ impl Default for PlanOptions {
 #[derive(Debug, Clone)]
 pub struct Residence {
     kinds: Vec<Option<Arc<dyn BufferType>>>,
+    residents: Vec<Resident>,
+}
+
+/// What lives in one kind of memory, for this graph and all others.
+#[derive(Debug, Clone)]
+pub(crate) struct Resident {
+    pub kind: Arc<dyn BufferType>,
+    pub weights: usize,
+    pub state: usize,
 }
 
 impl Residence {
@@ -76,26 +106,47 @@ impl Residence {
     /// # Errors
     /// One that is missing or has another layout; a view of one that is kept as a whole.
     pub fn new(graph: &Graph, weights: &Weights, state: &State) -> Result<Self, PlanError> {
+        let mut residents = Vec::new();
+        for (kind, bytes) in weights.kinds() {
+            assign::resident(&mut residents, kind).weights += bytes;
+        }
+        for tensor in state.tensors() {
+            let buffer = tensor.buffer();
+            assign::resident(&mut residents, buffer.buffer_type()).state += buffer.size();
+        }
+        let of_weight = |name: &str| {
+            let weight = weights.get(name)?;
+            Some((*weight.layout(), Arc::clone(weight.buffer().buffer_type())))
+        };
+        let of_state = |name: &str| {
+            let tensor = state.get(name)?;
+            Some((*tensor.layout(), Arc::clone(tensor.buffer().buffer_type())))
+        };
+        Self::build(graph, of_weight, of_state, residents)
+    }
+
+    /// The residence of leaves that the functions find by name, with all that lives beside them.
+    fn build(
+        graph: &Graph,
+        weight: impl Fn(&str) -> Option<(Layout, Arc<dyn BufferType>)>,
+        state: impl Fn(&str) -> Option<(Layout, Arc<dyn BufferType>)>,
+        residents: Vec<Resident>,
+    ) -> Result<Self, PlanError> {
         let mut kinds: Vec<Option<Arc<dyn BufferType>>> = vec![None; graph.len()];
         for id in graph.ids().filter(|&id| graph.is_live(id)) {
             let desc = graph.tensor(id);
-            let (kind, found) = match desc.origin {
+            let (kind, (found, buffer_type)) = match desc.origin {
                 Origin::Weight => {
-                    let weight = weights
-                        .get(&desc.name)
-                        .ok_or_else(|| PlanError::MissingWeight(desc.name.clone()))?;
-                    kinds[id.index()] = Some(Arc::clone(weight.buffer().buffer_type()));
-                    ("weight", *weight.layout())
+                    let missing = || PlanError::MissingWeight(desc.name.clone());
+                    ("weight", weight(&desc.name).ok_or_else(missing)?)
                 }
                 Origin::State => {
-                    let tensor = state
-                        .get(&desc.name)
-                        .ok_or_else(|| PlanError::MissingState(desc.name.clone()))?;
-                    kinds[id.index()] = Some(Arc::clone(tensor.buffer().buffer_type()));
-                    ("state", *tensor.layout())
+                    let missing = || PlanError::MissingState(desc.name.clone());
+                    ("state", state(&desc.name).ok_or_else(missing)?)
                 }
                 Origin::Input | Origin::Op(_) => continue,
             };
+            kinds[id.index()] = Some(buffer_type);
             if found != desc.layout {
                 let (name, wanted) = (desc.name.clone(), desc.layout);
                 return Err(PlanError::LeafLayout { kind, name, found, wanted });
@@ -111,7 +162,12 @@ impl Residence {
                 });
             }
         }
-        Ok(Self { kinds })
+        Ok(Self { kinds, residents })
+    }
+
+    /// What lives in each kind of memory.
+    pub(crate) fn residents(&self) -> &[Resident] {
+        &self.residents
     }
 
     /// The kind of memory that a weight or state tensor lies in.
@@ -220,8 +276,8 @@ impl Plan {
 /// Draws up the blueprint of a graph: places, splits, selects, allocates and lowers it.
 ///
 /// # Errors
-/// An op that no device runs, a pin that cannot be honoured, or a tensor larger than the largest
-/// buffer.
+/// An op that no device runs, a pin that cannot be honoured, a tensor larger than the largest
+/// buffer, or more memory than the limits allow.
 pub fn draft(
     graph: &Arc<Graph>,
     devices: &[PlanDevice],
@@ -229,11 +285,13 @@ pub fn draft(
     options: &PlanOptions,
 ) -> Result<Blueprint, PlanError> {
     check_devices(devices)?;
-    let placement = place::place(graph, devices, &residence, &options.pins)?;
+    let pins = pins::all(graph, devices, options)?;
+    let placement = place::place(graph, devices, &residence, &pins)?;
     let (splits, arrivals) = split::split(graph, devices, &residence, &placement);
     let selected =
         select::select(graph, devices, &residence, &placement, &splits, &arrivals, options.fusion);
     let memory = allocate::allocate(graph, devices, &placement, &arrivals, &selected)?;
+    limits::check(devices, &residence, &memory, &options.limits)?;
     let lowered =
         lower::lower(graph, devices, &residence, &placement, &arrivals, &selected, &memory);
     let splits = splits.into_iter().zip(lowered.steps);

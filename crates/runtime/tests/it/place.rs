@@ -91,7 +91,7 @@ fn the_last_device_grows_only_into_what_is_left() {
     let bench = bench(&graph, vec![full("A"), full("B")], 0, 0);
     let pinned = graph.ids().find(|&id| graph.tensor(id).name == "pinned").unwrap();
     let pins = vec![Pin { tensor: pinned, device: DeviceIndex(1) }];
-    let options = PlanOptions { pins, fusion: false };
+    let options = PlanOptions { pins, fusion: false, ..PlanOptions::default() };
     let plan = bench.plan_with(&graph, &options).unwrap();
     assert_eq!(placed(&plan, "pinned"), (B, Reason::Pinned));
     assert_eq!(placed(&plan, "after"), (B, Reason::GrownDown));
@@ -207,7 +207,7 @@ fn pins_hold_or_are_refused() {
     let bench = bench(&graph, devices(), 0, 0);
     let pin =
         |name: &str, device: usize| Pin { tensor: by_name(name), device: DeviceIndex(device) };
-    let options = PlanOptions { pins: vec![pin("after", 1)], fusion: true };
+    let options = PlanOptions { pins: vec![pin("after", 1)], ..PlanOptions::default() };
     let plan = bench.plan_with(&graph, &options).unwrap();
     assert_eq!(placed(&plan, "after"), (B, Reason::Pinned));
     let text = error(&bench, &graph, vec![pin("product", 1)]);

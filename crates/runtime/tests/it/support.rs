@@ -53,8 +53,8 @@ impl Bench {
         }
         Ok(Self {
             backends,
-            weights: Weights::load(source, graphs, &*devices[weights], |_, _| true)?,
-            state: State::create(graphs, &*devices[state])?,
+            weights: Weights::load_on(source, graphs, &*devices[weights], |_, _| true)?,
+            state: State::create_on(graphs, &*devices[state])?,
             workspace: Workspace::new(),
             devices: devices
                 .iter()

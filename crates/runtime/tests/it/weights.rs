@@ -37,7 +37,7 @@ fn source() -> MemoryWeights {
 }
 
 fn load(source: &dyn WeightSource, device: &dyn Device) -> Result<Weights, WeightError> {
-    Weights::load(source, &[&graph(DType::F32)], device, |_, _| true)
+    Weights::load_on(source, &[&graph(DType::F32)], device, |_, _| true)
 }
 
 #[test]
@@ -78,13 +78,13 @@ fn missing_and_unfitting_weights_are_named() {
 fn loading_tells_its_progress_and_stops_when_told() {
     let device = full("A").build();
     let mut told = Vec::new();
-    Weights::load(&source(), &[&graph(DType::F32)], &*device, |done, all| {
+    Weights::load_on(&source(), &[&graph(DType::F32)], &*device, |done, all| {
         told.push((done, all));
         true
     })
     .unwrap();
     assert_eq!(told, [(0, 144), (128, 144), (144, 144)]);
-    let stopped = Weights::load(&source(), &[&graph(DType::F32)], &*device, |done, _| done == 0);
+    let stopped = Weights::load_on(&source(), &[&graph(DType::F32)], &*device, |done, _| done == 0);
     assert!(matches!(stopped, Err(WeightError::Cancelled)));
 }
 

@@ -1,0 +1,516 @@
+//! The first stage: where weights and state live, decided before a byte of them is loaded.
+//!
+//! Guarantee: what is assigned fits its device's limit together with the compute memory of the
+//! graphs, measured by drafting them, or assigning fails with the numbers. Preference: devices in
+//! order of priority, in order of first use, so that a block of a model stays together and what
+//! spills makes few splits. A leaf goes where most of its readers run. Accepted weakness: a leaf
+//! that no longer fits closes its device for those behind it, though smaller ones might fit.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tensoryard_graph::{Graph, Layout};
+
+use super::leaves::{Leaf, LeafKind, Spot, collect};
+use super::limits::{Memories, MemoryUse, padded_bytes, refuse_excess};
+use super::{
+    Blueprint, DeviceIndex, MemoryLimits, Pin, PlanDevice, PlanOptions, Residence, Resident,
+    check_devices, draft, pins,
+};
+use crate::{BufferType, Device, PlanError, Weights, same_buffer_type};
+
+/// How often compute memory is measured and the rest assigned anew.
+const MAX_ROUNDS: usize = 8;
+
+/// Where a weight or state tensor lives.
+#[derive(Debug, Clone)]
+pub struct Home {
+    /// The device.
+    pub device: DeviceIndex,
+    /// The kind of memory.
+    pub buffer_type: Arc<dyn BufferType>,
+    /// Type, shape and strides.
+    pub layout: Layout,
+    /// Bytes taken, padding included.
+    pub bytes: usize,
+}
+
+/// Where all weights and state tensors of some graphs live.
+#[derive(Debug, Clone, Default)]
+pub struct Assignment {
+    weights: Homes,
+    states: Homes,
+    memory: Vec<MemoryUse>,
+    limits: MemoryLimits,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Homes {
+    list: Vec<(String, Home)>,
+    index: HashMap<String, usize>,
+}
+
+impl Homes {
+    fn insert(&mut self, name: &str, home: Home) {
+        self.index.insert(name.to_owned(), self.list.len());
+        self.list.push((name.to_owned(), home));
+    }
+
+    fn get(&self, name: &str) -> Option<&Home> {
+        self.index.get(name).map(|&at| &self.list[at].1)
+    }
+}
+
+impl Assignment {
+    /// Everything on one device, whatever it takes.
+    ///
+    /// # Errors
+    /// Graphs that disagree about a leaf.
+    pub fn on_device(graphs: &[&Graph], device: &dyn Device) -> Result<Self, PlanError> {
+        let mut assignment = Self::default();
+        for leaf in collect(graphs)? {
+            let kind = kind_on(&leaf, device, &device.buffer_types()[0]);
+            assignment.settle(&leaf, DeviceIndex(0), kind);
+        }
+        Ok(assignment)
+    }
+
+    fn settle(&mut self, leaf: &Leaf, device: DeviceIndex, buffer_type: Arc<dyn BufferType>) {
+        let bytes = padded_bytes(&*buffer_type, &leaf.layout);
+        let home = Home { device, buffer_type, layout: leaf.layout, bytes };
+        match leaf.kind {
+            LeafKind::Weight => self.weights.insert(&leaf.name, home),
+            LeafKind::State => self.states.insert(&leaf.name, home),
+        }
+    }
+
+    /// Where a weight lives.
+    pub fn weight(&self, name: &str) -> Option<&Home> {
+        self.weights.get(name)
+    }
+
+    /// Where a state tensor lives.
+    pub fn state(&self, name: &str) -> Option<&Home> {
+        self.states.get(name)
+    }
+
+    /// The weights in order of first use.
+    pub fn weights(&self) -> impl Iterator<Item = (&str, &Home)> {
+        self.weights.list.iter().map(|(name, home)| (name.as_str(), home))
+    }
+
+    /// The state tensors in order of first use.
+    pub fn states(&self) -> impl Iterator<Item = (&str, &Home)> {
+        self.states.list.iter().map(|(name, home)| (name.as_str(), home))
+    }
+
+    /// What each memory must hold for all graphs together.
+    pub fn memory(&self) -> &[MemoryUse] {
+        &self.memory
+    }
+
+    /// The limits that it was made for: those given, and else the memory that was free.
+    pub fn limits(&self) -> &MemoryLimits {
+        &self.limits
+    }
+
+    /// Where the leaves of a graph will be kept.
+    ///
+    /// # Errors
+    /// One that is not assigned or has another layout; a view of one that is kept as a whole.
+    pub fn residence(&self, graph: &Graph) -> Result<Residence, PlanError> {
+        let find = |homes: &Homes, name: &str| {
+            homes.get(name).map(|home| (home.layout, Arc::clone(&home.buffer_type)))
+        };
+        Residence::build(
+            graph,
+            |name| find(&self.weights, name),
+            |name| find(&self.states, name),
+            self.residents(),
+        )
+    }
+
+    fn residents(&self) -> Vec<Resident> {
+        let mut residents: Vec<Resident> = Vec::new();
+        for (_, home) in &self.weights.list {
+            resident(&mut residents, &home.buffer_type).weights += home.bytes;
+        }
+        for (_, home) in &self.states.list {
+            resident(&mut residents, &home.buffer_type).state += home.bytes;
+        }
+        residents
+    }
+}
+
+/// The entry of a kind of memory, made when it is new.
+pub(super) fn resident<'a>(
+    residents: &'a mut Vec<Resident>,
+    kind: &Arc<dyn BufferType>,
+) -> &'a mut Resident {
+    let known = residents.iter().position(|other| same_buffer_type(&*other.kind, &**kind));
+    let at = known.unwrap_or_else(|| {
+        residents.push(Resident { kind: Arc::clone(kind), weights: 0, state: 0 });
+        residents.len() - 1
+    });
+    &mut residents[at]
+}
+
+/// The kind of memory that a leaf is best kept in on a device.
+fn kind_on(leaf: &Leaf, device: &dyn Device, usual: &Arc<dyn BufferType>) -> Arc<dyn BufferType> {
+    let kind = match leaf.kind {
+        LeafKind::Weight => device.weight_buffer_type(&leaf.layout, &leaf.uses),
+        LeafKind::State => Arc::clone(usual),
+    };
+    if leaf.viewed && !kind.takes_views() { Arc::clone(usual) } else { kind }
+}
+
+/// Assigns the weights and state tensors of all graphs to devices.
+///
+/// # Errors
+/// Devices, pins or limits that cannot be honoured; a leaf that no device can hold; graphs that
+/// cannot be planned.
+pub fn assign(
+    graphs: &[&Arc<Graph>],
+    devices: &[PlanDevice],
+    options: &PlanOptions,
+) -> Result<Assignment, PlanError> {
+    assign_around(graphs, devices, None, options)
+}
+
+/// As [`assign`], around weights that are loaded already and stay where they are.
+///
+/// # Errors
+/// As [`assign`]; a loaded weight of another layout.
+pub fn assign_around(
+    graphs: &[&Arc<Graph>],
+    devices: &[PlanDevice],
+    loaded: Option<&Weights>,
+    options: &PlanOptions,
+) -> Result<Assignment, PlanError> {
+    check_devices(devices)?;
+    Assigner::new(graphs, devices, loaded, options)?.assign()
+}
+
+/// A device that may hold a leaf.
+struct Choice {
+    device: DeviceIndex,
+    kind: Arc<dyn BufferType>,
+    bytes: usize,
+    ability: Ability,
+}
+
+/// Which of the ops that read a leaf a device runs with the leaf in its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ability {
+    All,
+    Some,
+    None,
+}
+
+/// A leaf with the devices that may hold it.
+struct Item {
+    leaf: Leaf,
+    choices: Vec<Choice>,
+    /// Whether the first choice is the only one, whatever the limits say.
+    fixed: bool,
+}
+
+struct Assigner<'a> {
+    graphs: &'a [&'a Arc<Graph>],
+    devices: &'a [PlanDevice],
+    options: &'a PlanOptions,
+    limits: MemoryLimits,
+    memories: Memories,
+    items: Vec<Item>,
+}
+
+impl<'a> Assigner<'a> {
+    fn new(
+        graphs: &'a [&'a Arc<Graph>],
+        devices: &'a [PlanDevice],
+        loaded: Option<&Weights>,
+        options: &'a PlanOptions,
+    ) -> Result<Self, PlanError> {
+        let plain: Vec<&Graph> = graphs.iter().map(|graph| &***graph).collect();
+        let mut limits = options.limits.or_free(devices);
+        if let Some(weights) = loaded {
+            add_loaded(&mut limits, &options.limits, devices, weights);
+        }
+        let memories = Memories::new(devices, &limits);
+        let mut pinned: Vec<Vec<Pin>> = Vec::new();
+        for graph in &plain {
+            // Pins by id mean one graph; with several it is not known which.
+            pinned.push(match plain.len() {
+                1 => pins::all(graph, devices, options)?,
+                _ => options.named_pins.resolve(graph, devices)?.0,
+            });
+        }
+        let mut items = Vec::new();
+        for leaf in collect(&plain)? {
+            let weight = loaded.filter(|_| leaf.kind == LeafKind::Weight);
+            let item = match weight.and_then(|weights| weights.get(&leaf.name)) {
+                Some(weight) => {
+                    let kind = weight.buffer().buffer_type();
+                    let holder = devices.iter().position(|device| super::can_use(device, &**kind));
+                    Item::fixed(leaf, DeviceIndex(holder.unwrap_or(0)), Arc::clone(kind))
+                }
+                None => Item::new(leaf, &plain, devices, &pinned)?,
+            };
+            items.push(item);
+        }
+        Ok(Self { graphs, devices, options, limits, memories, items })
+    }
+
+    /// Fills the devices, measures what computing takes, and fills again until all fits.
+    fn assign(&self) -> Result<Assignment, PlanError> {
+        let order: Vec<DeviceIndex> = (0..self.devices.len()).map(DeviceIndex).collect();
+        self.assign_in(&order).map(|(assignment, _)| assignment)
+    }
+
+    fn assign_in(&self, order: &[DeviceIndex]) -> Result<(Assignment, Vec<Blueprint>), PlanError> {
+        let mut reserved = vec![0usize; self.memories.empty().len()];
+        let mut round = 0;
+        loop {
+            round += 1;
+            let mut assignment = self.fill(order, &reserved)?;
+            let blueprints = self.draft_all(&assignment)?;
+            let plans: Vec<_> = blueprints.iter().map(|blueprint| &blueprint.memory).collect();
+            let mut uses = std::mem::take(&mut assignment.memory);
+            self.memories.add_compute(&mut uses, &plans);
+            let excess = refuse_excess(self.devices, &uses);
+            let grown = uses.iter().zip(&reserved).any(|(memory, &bytes)| memory.compute > bytes);
+            for (memory, bytes) in uses.iter().zip(&mut reserved) {
+                *bytes = memory.compute.max(*bytes);
+            }
+            match excess {
+                Ok(()) => {
+                    assignment.memory = uses;
+                    return Ok((assignment, blueprints));
+                }
+                Err(error) if round == MAX_ROUNDS || !grown || !self.limits.spill => {
+                    return Err(error);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn draft_all(&self, assignment: &Assignment) -> Result<Vec<Blueprint>, PlanError> {
+        // Limits are judged here, for all graphs together.
+        let mut options = self.options.clone();
+        options.limits.devices.clear();
+        if self.graphs.len() > 1 {
+            options.pins.clear();
+        }
+        let mut blueprints = Vec::with_capacity(self.graphs.len());
+        for graph in self.graphs {
+            blueprints.push(draft(graph, self.devices, assignment.residence(graph)?, &options)?);
+        }
+        Ok(blueprints)
+    }
+
+    /// Fills the devices in the order given, leaving free what is reserved in each memory.
+    fn fill(&self, order: &[DeviceIndex], reserved: &[usize]) -> Result<Assignment, PlanError> {
+        let mut assignment = Assignment { limits: self.limits.clone(), ..Assignment::default() };
+        let mut uses = self.memories.empty();
+        let mut closed = vec![false; self.devices.len()];
+        let mut chosen: Vec<Option<usize>> =
+            self.items.iter().map(|item| item.fixed.then_some(0)).collect();
+        for (item, choice) in self.items.iter().zip(&chosen) {
+            if let Some(choice) = *choice {
+                self.occupy(&mut uses, item, choice);
+            }
+        }
+        for (item, choice) in self.items.iter().zip(&mut chosen) {
+            if choice.is_some() {
+                continue;
+            }
+            let found = self.choose(item, order, reserved, &uses, &mut closed)?;
+            self.occupy(&mut uses, item, found);
+            *choice = Some(found);
+        }
+        for (item, choice) in self.items.iter().zip(chosen) {
+            if let Some(choice) = choice.and_then(|at| item.choices.get(at)) {
+                assignment.settle(&item.leaf, choice.device, Arc::clone(&choice.kind));
+            }
+        }
+        assignment.memory = uses;
+        Ok(assignment)
+    }
+
+    fn occupy(&self, uses: &mut [MemoryUse], item: &Item, choice: usize) {
+        let Choice { kind, bytes, .. } = &item.choices[choice];
+        let Some(memory) = self.memories.of(&**kind) else { return };
+        let total = match item.leaf.kind {
+            LeafKind::Weight => &mut uses[memory].weights,
+            LeafKind::State => &mut uses[memory].state,
+        };
+        *total = total.saturating_add(*bytes);
+    }
+
+    fn choose(
+        &self,
+        item: &Item,
+        order: &[DeviceIndex],
+        reserved: &[usize],
+        uses: &[MemoryUse],
+        closed: &mut [bool],
+    ) -> Result<usize, PlanError> {
+        let mut preferred: Vec<usize> = order
+            .iter()
+            .filter_map(|device| item.choices.iter().position(|choice| choice.device == *device))
+            .collect();
+        preferred.sort_by_key(|&at| item.choices[at].ability);
+        if !self.limits.spill {
+            return preferred.first().copied().ok_or_else(|| self.no_room(item, reserved, uses));
+        }
+        for &at in &preferred {
+            let Choice { device, kind, bytes, .. } = &item.choices[at];
+            if closed[device.0] {
+                continue;
+            }
+            let room = self.room(&**kind, reserved, uses);
+            if room.left.is_none_or(|left| *bytes <= left) {
+                return Ok(at);
+            }
+            // What would not fit into the empty device says nothing of what comes behind it.
+            closed[device.0] = room.whole.is_none_or(|whole| *bytes <= whole);
+        }
+        let fits = |at: &usize| {
+            let Choice { kind, bytes, .. } = &item.choices[*at];
+            self.room(&**kind, reserved, uses).left.is_none_or(|left| *bytes <= left)
+        };
+        let found = preferred.iter().copied().find(fits);
+        found.ok_or_else(|| self.no_room(item, reserved, uses))
+    }
+
+    fn room(&self, kind: &dyn BufferType, reserved: &[usize], uses: &[MemoryUse]) -> Room {
+        let Some(memory) = self.memories.of(kind) else { return Room { whole: None, left: None } };
+        let whole = uses[memory].limit.map(|limit| limit.saturating_sub(reserved[memory]));
+        let left = whole.map(|whole| whole.saturating_sub(uses[memory].peak()));
+        Room { whole, left }
+    }
+
+    /// What each device said of a leaf that none of them holds.
+    fn no_room(&self, item: &Item, reserved: &[usize], uses: &[MemoryUse]) -> PlanError {
+        let said = item.choices.iter().map(|Choice { device, kind, .. }| {
+            let name = &self.devices[device.0].device.info().name;
+            let memory = self.memories.of(&**kind);
+            let limit = memory.and_then(|memory| uses[memory].limit).unwrap_or(usize::MAX);
+            let taken = memory.map_or(0, |memory| uses[memory].peak());
+            let compute = memory.map_or(0, |memory| reserved[memory]);
+            format!("{name}: limit {limit}, taken {taken}, needed for computing {compute}")
+        });
+        PlanError::NoRoom {
+            kind: item.leaf.kind.name(),
+            name: item.leaf.name.clone(),
+            bytes: item.leaf.layout.data_bytes(),
+            reasons: said.collect::<Vec<_>>().join("; "),
+        }
+    }
+}
+
+/// Room for weights and state in a memory; `None` where there is no limit.
+struct Room {
+    /// In the empty memory.
+    whole: Option<usize>,
+    /// Now.
+    left: Option<usize>,
+}
+
+/// Where the limit is what was free, the loaded weights were not free and yet are counted.
+fn add_loaded(
+    limits: &mut MemoryLimits,
+    given: &MemoryLimits,
+    devices: &[PlanDevice],
+    weights: &Weights,
+) {
+    let memories = Memories::new(devices, limits);
+    for (kind, bytes) in weights.kinds() {
+        let memory = memories.of(&**kind);
+        for (index, device) in devices.iter().enumerate() {
+            if memory.is_some()
+                && memory == memories.of(&*device.buffer_type)
+                && given.of(DeviceIndex(index)).is_none()
+                && let Some(limit) = &mut limits.devices[index]
+            {
+                *limit = limit.saturating_add(*bytes);
+            }
+        }
+    }
+}
+
+impl Item {
+    fn fixed(leaf: Leaf, device: DeviceIndex, kind: Arc<dyn BufferType>) -> Self {
+        let bytes = padded_bytes(&*kind, &leaf.layout);
+        let choices = vec![Choice { device, kind, bytes, ability: Ability::All }];
+        Self { leaf, choices, fixed: true }
+    }
+
+    /// A leaf that is to be assigned, with what pins and largest buffers allow.
+    fn new(
+        leaf: Leaf,
+        graphs: &[&Graph],
+        devices: &[PlanDevice],
+        pinned: &[Vec<Pin>],
+    ) -> Result<Self, PlanError> {
+        let mut choices = Vec::new();
+        let mut refusals = Vec::new();
+        for (index, device) in devices.iter().enumerate() {
+            let kind = kind_on(&leaf, &*device.device, &device.buffer_type);
+            let (takes, max) = (kind.tensor_bytes(&leaf.layout), kind.max_size());
+            if takes > max {
+                let (name, kind) = (&device.device.info().name, kind.name());
+                refusals.push((
+                    DeviceIndex(index),
+                    format!(
+                        "{name}: it takes {takes} bytes, the largest buffer of {kind} is {max}"
+                    ),
+                ));
+                continue;
+            }
+            let ability = match leaf.runnable(graphs, device, &*kind) {
+                all if all == leaf.readers.len() => Ability::All,
+                0 => Ability::None,
+                _ => Ability::Some,
+            };
+            let bytes = padded_bytes(&*kind, &leaf.layout);
+            choices.push(Choice { device: DeviceIndex(index), kind, bytes, ability });
+        }
+        if let Some(device) = pin_of(&leaf.spots, pinned) {
+            if let Some((_, reason)) = refusals.iter().find(|(refusing, _)| *refusing == device) {
+                return Err(PlanError::Pin {
+                    tensor: leaf.name.clone(),
+                    device: devices[device.0].device.info().name.clone(),
+                    reason: reason.clone(),
+                });
+            }
+            choices.retain(|choice| choice.device == device);
+            return Ok(Self { leaf, choices, fixed: true });
+        }
+        // A pinned reader draws what it reads, where that can be held.
+        if let Some(device) = pin_of(&leaf.readers, pinned)
+            && let Some(at) = choices.iter().position(|choice| choice.device == device)
+        {
+            return Ok(Self { leaf, choices: vec![choices.swap_remove(at)], fixed: true });
+        }
+        if choices.is_empty() {
+            let said: Vec<String> = refusals.into_iter().map(|(_, reason)| reason).collect();
+            return Err(PlanError::NoRoom {
+                kind: leaf.kind.name(),
+                bytes: leaf.layout.data_bytes(),
+                reasons: said.join("; "),
+                name: leaf.name,
+            });
+        }
+        Ok(Self { leaf, choices, fixed: false })
+    }
+}
+
+/// The device that the first pinned one of these tensors is pinned to.
+fn pin_of(spots: &[Spot], pinned: &[Vec<Pin>]) -> Option<DeviceIndex> {
+    spots.iter().find_map(|spot| {
+        let pins = pinned[spot.graph].iter();
+        pins.rev().find(|pin| pin.tensor == spot.tensor).map(|pin| pin.device)
+    })
+}
