@@ -14,8 +14,8 @@ use tensoryard_graph::ops::Op;
 use tensoryard_graph::{DType, Layout, OpKind};
 use tensoryard_runtime::{
     AbortSignal, Backend, BackendOptions, BufferType, Device, DeviceError, DeviceInfo, DeviceKind,
-    Driver, MemoryInfo, OpCase, Program, Step, StepOp, Submission, Unsupported, WeightUse,
-    host_buffer_type,
+    DeviceRequest, Driver, MemoryInfo, OpCase, ParameterSpec, Program, RegistryError, Selected,
+    Step, StepOp, Submission, Unsupported, WeightUse, host_buffer_type,
 };
 
 use crate::check::takes_panels;
@@ -55,6 +55,18 @@ impl Driver for CpuDriver {
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         vec![Arc::new(CpuDevice::new(self.isa.unwrap_or_else(Isa::detect)))]
+    }
+
+    fn parameters(&self) -> &[ParameterSpec] {
+        const PARAMETERS: &[ParameterSpec] =
+            &[ParameterSpec::new("threads", "a number, 0 for automatic")];
+        PARAMETERS
+    }
+
+    fn select(&self, request: &DeviceRequest<'_>) -> Result<Selected, RegistryError> {
+        let mut selected = Selected::new(Arc::clone(request.listed()?));
+        selected.options.threads = request.parameters().number("threads")?.unwrap_or(0);
+        Ok(selected)
     }
 }
 

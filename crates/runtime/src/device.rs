@@ -14,7 +14,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tensoryard_graph::{Layout, OpKind};
 
-use crate::{BufferType, DeviceError, DeviceRates, Event, Location, Step, StepOp, Submission};
+use crate::{
+    BufferType, DeviceError, DeviceRates, DeviceRequest, Event, Location, ParameterSpec,
+    RegistryError, Selected, Step, StepOp, Submission,
+};
 
 /// What kind of hardware a device is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,6 +31,18 @@ pub enum DeviceKind {
     IntegratedGpu,
     /// Something that helps the processor.
     Accelerator,
+}
+
+impl DeviceKind {
+    /// The kind in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            DeviceKind::Cpu => "CPU",
+            DeviceKind::Gpu => "GPU",
+            DeviceKind::IntegratedGpu => "integrated GPU",
+            DeviceKind::Accelerator => "accelerator",
+        }
+    }
 }
 
 /// What a device is.
@@ -99,8 +114,21 @@ pub trait Driver: Send + Sync {
     /// Name, unique in a registry; compared without regard to case.
     fn name(&self) -> &str;
 
-    /// The devices of the machine.
+    /// The devices of the machine. A driver that makes devices on request may list none.
     fn devices(&self) -> Vec<Arc<dyn Device>>;
+
+    /// The parameters that may stand behind the names of its devices.
+    fn parameters(&self) -> &[ParameterSpec] {
+        &[]
+    }
+
+    /// The device that somebody asks for, with the options that its parameters stand for.
+    ///
+    /// # Errors
+    /// No such device, or a parameter's value that cannot be read.
+    fn select(&self, request: &DeviceRequest<'_>) -> Result<Selected, RegistryError> {
+        Ok(Selected::new(Arc::clone(request.listed()?)))
+    }
 }
 
 /// A device of the machine.

@@ -1,5 +1,7 @@
 //! The errors of this crate, one enum for each thing that a caller can do.
 
+use std::borrow::Cow;
+
 use tensoryard_graph::Layout;
 
 use crate::exec::StateStatus;
@@ -432,7 +434,7 @@ impl RunError {
 }
 
 /// A device cannot be found or registered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
     /// Two drivers of one name.
@@ -466,6 +468,29 @@ pub enum RegistryError {
         /// The value given.
         value: String,
         /// What would do.
-        wanted: &'static str,
+        wanted: Cow<'static, str>,
     },
+    /// A text that does not name a device.
+    #[error("device {text:?}: {problem}")]
+    Syntax {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A device that offers no memory.
+    #[error("{0} offers no memory")]
+    NoMemory(String),
+    /// The device's memory failed.
+    #[error("{device}: {error}")]
+    Memory {
+        /// Name of the device.
+        device: String,
+        /// What happened.
+        #[source]
+        error: MemoryError,
+    },
+    /// A device that cannot be made or opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
 }

@@ -37,7 +37,7 @@ pub use host::{HostMemory, SharedBytes};
 pub use memory::{HostBufferType, host_buffer_type};
 pub use plan::{Assignment, Blueprint, DeviceIndex, Plan, PlanDevice, PlanOptions};
 pub use rates::DeviceRates;
-pub use registry::{Registry, Selected};
+pub use registry::{DeviceRequest, ParameterSpec, Parameters, Registry, Selected, Selector};
 pub use session::{Outputs, Session, SessionOptions};
 pub use step::{Aliasing, MatrixOp, Operand, Region, Step, StepOp};
 pub use submission::{BindingToken, Bound, Location, Submission};
