@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use tensoryard_graph::ops::{Conv1d, MulMat};
-use tensoryard_graph::{Layout, Op, ops::UnaryKind};
+use tensoryard_graph::ops::{Conv1d, Declare, MulMat, ParameterValue, UnaryKind};
+use tensoryard_graph::{Layout, Op};
 
 use crate::BufferType;
 
@@ -83,6 +83,23 @@ impl StepOp {
             StepOp::NormAffine { .. } => "norm+mul+add",
             StepOp::Matrix { base: MatrixOp::MulMat(_), .. } => "mul_mat+epilogue",
             StepOp::Matrix { base: MatrixOp::Conv1d(_), .. } => "conv_1d+epilogue",
+        }
+    }
+
+    /// Names each parameter with its value, in order.
+    pub fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        match self {
+            StepOp::Op(op) => op.describe(visit),
+            StepOp::NormAffine { epsilon } => visit("epsilon", (*epsilon).into()),
+            StepOp::Matrix { base, activation } => {
+                match base {
+                    MatrixOp::MulMat(op) => op.describe(visit),
+                    MatrixOp::Conv1d(op) => op.describe(visit),
+                }
+                if let Some(kind) = activation {
+                    visit("activation", ParameterValue::Word(kind.name()));
+                }
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::{Declare, OperandSpec, Operands};
+use super::{Declare, OperandSpec, Operands, ParameterValue};
 use crate::{DType, Layout, Op, OpError, Shape, Tensor};
 
 /// `dst[:, h, i, b] = Σ_j p[j] · v[:, j, h′, b]` with
@@ -73,8 +73,8 @@ impl Declare for Attention {
         scores * (2.0 * (head_dim + value_dim) as f64 + 10.0)
     }
 
-    fn parameters(&self) -> String {
-        format!("scale={}", self.scale)
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        visit("scale", self.scale.into());
     }
 }
 

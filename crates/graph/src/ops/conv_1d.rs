@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::{Declare, OperandSpec, Operands};
+use super::{Declare, OperandSpec, Operands, ParameterValue};
 use crate::{DType, Layout, Op, OpError, Shape, Tensor};
 
 /// `dst[o, t] = Σ_j Σ_i weight[i, j, o] · x[i, t·stride + j − padding]`, frames outside x being zero
@@ -67,8 +67,9 @@ impl Declare for Conv1d {
         2.0 * (channels * kernel) as f64 * dst.shape().elements() as f64
     }
 
-    fn parameters(&self) -> String {
-        format!("stride={} padding={}", self.stride, self.padding)
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        visit("stride", self.stride.into());
+        visit("padding", self.padding.into());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::{Declare, OperandSpec, Operands};
+use super::{Declare, OperandSpec, Operands, ParameterValue};
 use crate::{DType, Layout, Op, OpError, Tensor};
 
 const COPYABLE: &[DType] = &[DType::F32, DType::F16];
@@ -52,8 +52,8 @@ impl Declare for Copy {
         dst.shape().elements() as f64
     }
 
-    fn parameters(&self) -> String {
-        self.dtype.name().to_owned()
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        visit("dtype", ParameterValue::Type(self.dtype));
     }
 }
 

@@ -13,6 +13,7 @@ mod get_rows;
 mod mul_mat;
 mod norm;
 mod operands;
+mod parameter;
 mod scale;
 mod set_rows;
 mod soft_max;
@@ -29,6 +30,7 @@ pub use get_rows::GetRows;
 pub use mul_mat::MulMat;
 pub use norm::{LayerNorm, RmsNorm};
 pub use operands::Operands;
+pub use parameter::ParameterValue;
 pub use scale::Scale;
 pub use set_rows::SetRows;
 pub use soft_max::SoftMax;
@@ -88,9 +90,9 @@ pub trait Declare: fmt::Debug {
     /// Floating-point operations for operands that [`Declare::infer`] accepted.
     fn flops(&self, operands: Operands<'_>, dst: &Layout) -> f64;
 
-    /// Parameters for dumps, as `name=value`; empty when there are none.
-    fn parameters(&self) -> String {
-        String::new()
+    /// Names each parameter with its value, in order; the default has none.
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        _ = visit;
     }
 }
 
@@ -183,11 +185,11 @@ macro_rules! ops {
                 Cost { flops, bytes: (read + dst.data_bytes()) as f64 }
             }
 
-            /// Parameters for dumps, as `name=value`; empty when there are none.
-            pub fn parameters(&self) -> String {
+            /// Names each parameter with its value, in order.
+            pub fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
                 match self {
-                    Op::View => String::new(),
-                    $(Op::$variant(op) => op.parameters(),)*
+                    Op::View => {}
+                    $(Op::$variant(op) => op.describe(visit),)*
                 }
             }
         }
@@ -237,6 +239,11 @@ impl Op {
     /// The operand that the op writes into, if the result is no new tensor.
     pub fn writes(&self) -> Option<usize> {
         self.kind().writes()
+    }
+
+    /// Parameters for dumps, as `name=value`; empty when there are none.
+    pub fn parameters(&self) -> String {
+        parameter::in_words(|visit| self.describe(visit))
     }
 
     /// Whether the op only looks at memory.

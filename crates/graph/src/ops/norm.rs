@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::{Declare, OperandSpec, Operands};
+use super::{Declare, OperandSpec, Operands, ParameterValue};
 use crate::{DType, Layout, Op, OpError, Tensor};
 
 /// `dst = (x − mean) / √(variance + epsilon)`, row by row, the variance being that of the
@@ -55,8 +55,8 @@ impl Declare for LayerNorm {
         6.0 * dst.shape().elements() as f64
     }
 
-    fn parameters(&self) -> String {
-        format!("epsilon={}", self.epsilon)
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        visit("epsilon", self.epsilon.into());
     }
 }
 
@@ -73,8 +73,8 @@ impl Declare for RmsNorm {
         3.0 * dst.shape().elements() as f64
     }
 
-    fn parameters(&self) -> String {
-        format!("epsilon={}", self.epsilon)
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        visit("epsilon", self.epsilon.into());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::{Declare, OperandSpec, Operands};
+use super::{Declare, OperandSpec, Operands, ParameterValue};
 use crate::{DType, Layout, Op, OpError, Tensor};
 
 /// `dst[i] = x[i] · factor + offset`.
@@ -31,8 +31,9 @@ impl Declare for Scale {
         2.0 * dst.shape().elements() as f64
     }
 
-    fn parameters(&self) -> String {
-        format!("factor={} offset={}", self.factor, self.offset)
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        visit("factor", self.factor.into());
+        visit("offset", self.offset.into());
     }
 }
 

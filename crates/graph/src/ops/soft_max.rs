@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::{Declare, OperandSpec, Operands};
+use super::{Declare, OperandSpec, Operands, ParameterValue};
 use crate::{DType, Layout, Op, OpError, Tensor};
 
 /// `dst = exp(v − max v) / Σ exp(v − max v)` with `v = scale · x + mask`, row by row.
@@ -39,8 +39,8 @@ impl Declare for SoftMax {
         10.0 * dst.shape().elements() as f64
     }
 
-    fn parameters(&self) -> String {
-        format!("scale={}", self.scale)
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        visit("scale", self.scale.into());
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::{Declare, OperandSpec, Operands};
+use super::{Declare, OperandSpec, Operands, ParameterValue};
 use crate::{DType, Layout, Op, OpError, Tensor};
 
 /// Which function [`Unary`] applies. NaN gives NaN; at −∞, [`UnaryKind::Gelu`],
@@ -102,8 +102,8 @@ impl Declare for Unary {
         per_element * dst.shape().elements() as f64
     }
 
-    fn parameters(&self) -> String {
-        self.kind.name().to_owned()
+    fn describe(&self, visit: &mut dyn FnMut(&'static str, ParameterValue)) {
+        visit("kind", ParameterValue::Word(self.kind.name()));
     }
 }
 

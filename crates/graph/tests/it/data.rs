@@ -1,7 +1,7 @@
 //! The finished graph as data: its text, its fingerprint, its equality.
 
-use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind};
+use tensoryard_graph::ops::{self, Conv1d, MulMat, ParameterValue, Scale, Unary, UnaryKind};
+use tensoryard_graph::{DType, Graph, GraphBuilder, Op, OpKind};
 
 fn linear(name: &str, edit: impl FnOnce(&GraphBuilder)) -> Graph {
     let g = GraphBuilder::new(name);
@@ -129,4 +129,26 @@ fn every_kind_of_op_has_a_distinct_name() {
         assert!(kind.may_reuse().iter().all(|&operand| operand < kind.operands().len()));
         assert!(kind.writes().is_none_or(|operand| operand < kind.operands().len()));
     }
+}
+
+#[test]
+fn every_parameter_of_an_op_has_a_name() {
+    let described = |op: &Op| {
+        let mut list = Vec::new();
+        op.describe(&mut |name, value| list.push((name, value)));
+        list
+    };
+    let conv = Op::from(Conv1d { stride: 2, padding: 1 });
+    let (two, one) = (ParameterValue::Integer(2), ParameterValue::Integer(1));
+    assert_eq!(described(&conv), [("stride", two), ("padding", one)]);
+    assert_eq!(conv.parameters(), "stride=2 padding=1");
+    let unary = Op::from(Unary { kind: UnaryKind::GeluErf });
+    assert_eq!(described(&unary), [("kind", ParameterValue::Word("gelu_erf"))]);
+    assert_eq!(unary.parameters(), "gelu_erf");
+    let copy = Op::from(ops::Copy { dtype: DType::F16 });
+    assert_eq!(described(&copy), [("dtype", ParameterValue::Type(DType::F16))]);
+    assert_eq!(copy.parameters(), "f16");
+    let scale = Op::from(Scale { factor: 0.1, offset: -3.0 });
+    assert_eq!(scale.parameters(), "factor=0.1 offset=-3");
+    assert_eq!((Op::View.parameters(), Op::from(MulMat).parameters()), Default::default());
 }
