@@ -330,6 +330,9 @@ pub enum PlanError {
         /// Bytes of compute memory.
         compute: usize,
     },
+    /// A device whose speed is not known, so that no time can be predicted.
+    #[error("the rates of {0} are not known; measure the device or state them")]
+    NoRates(String),
     /// The memory that the graph needs exceeds what can be addressed.
     #[error("the compute memory of the graph exceeds the address space")]
     Overflow,

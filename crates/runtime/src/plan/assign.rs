@@ -11,11 +11,12 @@ use std::sync::Arc;
 
 use tensoryard_graph::{Graph, Layout};
 
+use super::assign_cost::assign_by_cost;
 use super::leaves::{Leaf, LeafKind, Spot, collect};
 use super::limits::{Memories, MemoryUse, padded_bytes, refuse_excess};
 use super::{
     Blueprint, DeviceIndex, MemoryLimits, Pin, PlanDevice, PlanOptions, Residence, Resident,
-    check_devices, draft, pins,
+    Strategy, check_devices, draft, pins,
 };
 use crate::{BufferType, Device, PlanError, Weights, same_buffer_type};
 
@@ -215,10 +216,25 @@ struct Item {
     fixed: bool,
 }
 
-struct Assigner<'a> {
-    graphs: &'a [&'a Arc<Graph>],
-    devices: &'a [PlanDevice],
-    options: &'a PlanOptions,
+/// In which order devices are filled.
+#[derive(Debug, Clone)]
+pub(super) struct Wish {
+    /// The devices, that to be filled first in front.
+    pub order: Vec<DeviceIndex>,
+    /// For each leaf the device to be tried before all others, if there is one.
+    pub preferred: Vec<Option<DeviceIndex>>,
+}
+
+impl Wish {
+    pub fn in_order(order: Vec<DeviceIndex>) -> Self {
+        Self { order, preferred: Vec::new() }
+    }
+}
+
+pub(super) struct Assigner<'a> {
+    pub graphs: &'a [&'a Arc<Graph>],
+    pub devices: &'a [PlanDevice],
+    pub options: &'a PlanOptions,
     limits: MemoryLimits,
     memories: Memories,
     items: Vec<Item>,
@@ -261,22 +277,32 @@ impl<'a> Assigner<'a> {
         Ok(Self { graphs, devices, options, limits, memories, items })
     }
 
-    /// Fills the devices, measures what computing takes, and fills again until all fits.
-    fn assign(&self) -> Result<Assignment, PlanError> {
-        let order: Vec<DeviceIndex> = (0..self.devices.len()).map(DeviceIndex).collect();
-        self.assign_in(&order).map(|(assignment, _)| assignment)
+    /// Kinds and names of the leaves in order.
+    pub fn leaves(&self) -> impl Iterator<Item = (LeafKind, &str)> {
+        self.items.iter().map(|item| (item.leaf.kind, item.leaf.name.as_str()))
     }
 
-    fn assign_in(&self, order: &[DeviceIndex]) -> Result<(Assignment, Vec<Blueprint>), PlanError> {
+    /// Fills the devices, measures what computing takes, and fills again until all fits.
+    fn assign(&self) -> Result<Assignment, PlanError> {
+        match self.options.strategy {
+            Strategy::Priority => {
+                let wish = Wish::in_order((0..self.devices.len()).map(DeviceIndex).collect());
+                self.settle(&wish).map(|(assignment, _)| assignment)
+            }
+            Strategy::Cost => assign_by_cost(self),
+        }
+    }
+
+    /// Assigns as wished, as far as limits allow. Also tells how the graphs are run then, with
+    /// ops placed by priority.
+    pub fn settle(&self, wish: &Wish) -> Result<(Assignment, Vec<Blueprint>), PlanError> {
         let mut reserved = vec![0usize; self.memories.empty().len()];
         let mut round = 0;
         loop {
             round += 1;
-            let mut assignment = self.fill(order, &reserved)?;
+            let mut assignment = self.fill(wish, &reserved)?;
             let blueprints = self.draft_all(&assignment)?;
-            let plans: Vec<_> = blueprints.iter().map(|blueprint| &blueprint.memory).collect();
-            let mut uses = std::mem::take(&mut assignment.memory);
-            self.memories.add_compute(&mut uses, &plans);
+            let uses = self.uses_of(&assignment, &blueprints);
             let excess = refuse_excess(self.devices, &uses);
             let grown = uses.iter().zip(&reserved).any(|(memory, &bytes)| memory.compute > bytes);
             for (memory, bytes) in uses.iter().zip(&mut reserved) {
@@ -295,22 +321,56 @@ impl<'a> Assigner<'a> {
         }
     }
 
+    /// How the graphs are run with an assignment, with ops placed by predicted time.
+    pub fn draft_by_cost(
+        &self,
+        mut assignment: Assignment,
+    ) -> Result<(Assignment, Vec<Blueprint>), PlanError> {
+        let mut options = self.options_for_all();
+        (options.strategy, options.limits) = (Strategy::Cost, self.limits.clone());
+        let blueprints = self.draft_with(&assignment, &options)?;
+        assignment.memory = self.uses_of(&assignment, &blueprints);
+        refuse_excess(self.devices, &assignment.memory)?;
+        Ok((assignment, blueprints))
+    }
+
+    /// How the graphs are run with an assignment, with ops placed by priority and no regard to
+    /// limits: what is too much is measured all the same, to assign better next time.
     fn draft_all(&self, assignment: &Assignment) -> Result<Vec<Blueprint>, PlanError> {
-        // Limits are judged here, for all graphs together.
-        let mut options = self.options.clone();
+        let mut options = self.options_for_all();
+        options.strategy = Strategy::Priority;
         options.limits.devices.clear();
+        self.draft_with(assignment, &options)
+    }
+
+    fn options_for_all(&self) -> PlanOptions {
+        let mut options = self.options.clone();
         if self.graphs.len() > 1 {
             options.pins.clear();
         }
-        let mut blueprints = Vec::with_capacity(self.graphs.len());
-        for graph in self.graphs {
-            blueprints.push(draft(graph, self.devices, assignment.residence(graph)?, &options)?);
-        }
-        Ok(blueprints)
+        options
     }
 
-    /// Fills the devices in the order given, leaving free what is reserved in each memory.
-    fn fill(&self, order: &[DeviceIndex], reserved: &[usize]) -> Result<Assignment, PlanError> {
+    fn draft_with(
+        &self,
+        assignment: &Assignment,
+        options: &PlanOptions,
+    ) -> Result<Vec<Blueprint>, PlanError> {
+        let draft =
+            |graph: &&Arc<Graph>| draft(graph, self.devices, assignment.residence(graph)?, options);
+        self.graphs.iter().map(draft).collect()
+    }
+
+    fn uses_of(&self, assignment: &Assignment, blueprints: &[Blueprint]) -> Vec<MemoryUse> {
+        let mut uses = self.memories.empty();
+        self.memories.add_residents(&mut uses, &assignment.residents());
+        let plans: Vec<_> = blueprints.iter().map(|blueprint| &blueprint.memory).collect();
+        self.memories.add_compute(&mut uses, &plans);
+        uses
+    }
+
+    /// Fills the devices as wished, leaving free what is reserved in each memory.
+    fn fill(&self, wish: &Wish, reserved: &[usize]) -> Result<Assignment, PlanError> {
         let mut assignment = Assignment { limits: self.limits.clone(), ..Assignment::default() };
         let mut uses = self.memories.empty();
         let mut closed = vec![false; self.devices.len()];
@@ -321,11 +381,12 @@ impl<'a> Assigner<'a> {
                 self.occupy(&mut uses, item, choice);
             }
         }
-        for (item, choice) in self.items.iter().zip(&mut chosen) {
+        for (number, (item, choice)) in self.items.iter().zip(&mut chosen).enumerate() {
             if choice.is_some() {
                 continue;
             }
-            let found = self.choose(item, order, reserved, &uses, &mut closed)?;
+            let first = wish.preferred.get(number).copied().flatten();
+            let found = self.choose(item, (&wish.order, first), reserved, &uses, &mut closed)?;
             self.occupy(&mut uses, item, found);
             *choice = Some(found);
         }
@@ -334,7 +395,6 @@ impl<'a> Assigner<'a> {
                 assignment.settle(&item.leaf, choice.device, Arc::clone(&choice.kind));
             }
         }
-        assignment.memory = uses;
         Ok(assignment)
     }
 
@@ -351,7 +411,7 @@ impl<'a> Assigner<'a> {
     fn choose(
         &self,
         item: &Item,
-        order: &[DeviceIndex],
+        (order, first): (&[DeviceIndex], Option<DeviceIndex>),
         reserved: &[usize],
         uses: &[MemoryUse],
         closed: &mut [bool],
@@ -360,7 +420,10 @@ impl<'a> Assigner<'a> {
             .iter()
             .filter_map(|device| item.choices.iter().position(|choice| choice.device == *device))
             .collect();
-        preferred.sort_by_key(|&at| item.choices[at].ability);
+        preferred.sort_by_key(|&at| {
+            let choice = &item.choices[at];
+            (first != Some(choice.device), choice.ability)
+        });
         if !self.limits.spill {
             return preferred.first().copied().ok_or_else(|| self.no_room(item, reserved, uses));
         }

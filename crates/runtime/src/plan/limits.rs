@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tensoryard_graph::{Layout, Origin, TensorId};
 
-use super::{Blueprint, DeviceIndex, MemoryPlan, PlanDevice, Residence};
+use super::{Blueprint, DeviceIndex, MemoryPlan, PlanDevice, Residence, Resident};
 use crate::{BufferType, PlanError, same_buffer_type};
 
 /// How much memory planning may use.
@@ -146,6 +146,17 @@ impl Memories {
         self.empty.clone()
     }
 
+    /// Adds weights and state.
+    pub fn add_residents(&self, uses: &mut [MemoryUse], residents: &[Resident]) {
+        for resident in residents {
+            if let Some(memory) = self.of(&*resident.kind) {
+                let memory = &mut uses[memory];
+                memory.weights = memory.weights.saturating_add(resident.weights);
+                memory.state = memory.state.saturating_add(resident.state);
+            }
+        }
+    }
+
     /// Adds the compute memory of plans that use one workspace in turn.
     pub fn add_compute(&self, uses: &mut [MemoryUse], plans: &[&MemoryPlan]) {
         // A workspace keeps the largest of the n-th chunks of each kind.
@@ -223,12 +234,7 @@ pub(super) fn check(
     }
     let memories = Memories::new(devices, limits);
     let mut uses = memories.empty();
-    for resident in residence.residents() {
-        if let Some(memory) = memories.of(&*resident.kind) {
-            uses[memory].weights = uses[memory].weights.saturating_add(resident.weights);
-            uses[memory].state = uses[memory].state.saturating_add(resident.state);
-        }
-    }
+    memories.add_residents(&mut uses, residence.residents());
     memories.add_compute(&mut uses, &[memory]);
     refuse_excess(devices, &uses)
 }

@@ -17,6 +17,8 @@
 
 pub mod allocate;
 pub mod assign;
+mod assign_cost;
+mod judge;
 mod leaves;
 pub mod limits;
 pub mod lower;
@@ -24,8 +26,10 @@ pub mod pins;
 pub mod place;
 pub mod predict;
 pub mod report;
+mod rough;
 pub mod select;
 pub mod split;
+pub mod strategy;
 pub mod verify;
 
 use std::ops::Deref;
@@ -41,6 +45,7 @@ pub use place::{Pin, Placement, Reason};
 pub use predict::{CopyTime, DeviceTime, Prediction, SplitTime, predict};
 pub use select::{Operation, Value};
 pub use split::{Arrival, ArrivalIndex, Split};
+pub use strategy::Strategy;
 
 use crate::exec::Route;
 use crate::identity::Identity;
@@ -72,6 +77,11 @@ pub struct PlanOptions {
     pub named_pins: Pins,
     /// How much memory may be used.
     pub limits: MemoryLimits,
+    /// How devices are chosen.
+    pub strategy: Strategy,
+    /// How fast the devices are, in their order, for predictions. A device without an entry is
+    /// asked.
+    pub rates: Vec<crate::DeviceRates>,
 }
 
 impl Default for PlanOptions {
@@ -81,6 +91,8 @@ impl Default for PlanOptions {
             pins: Vec::new(),
             named_pins: Pins::new(),
             limits: MemoryLimits::default(),
+            strategy: Strategy::default(),
+            rates: Vec::new(),
         }
     }
 }
@@ -286,7 +298,10 @@ pub fn draft(
 ) -> Result<Blueprint, PlanError> {
     check_devices(devices)?;
     let pins = pins::all(graph, devices, options)?;
-    let placement = place::place(graph, devices, &residence, &pins)?;
+    let placement = match options.strategy {
+        Strategy::Priority => place::place(graph, devices, &residence, &pins)?,
+        Strategy::Cost => strategy::place_by_cost(graph, devices, &residence, &pins, options)?,
+    };
     let (splits, arrivals) = split::split(graph, devices, &residence, &placement);
     let selected =
         select::select(graph, devices, &residence, &placement, &splits, &arrivals, options.fusion);

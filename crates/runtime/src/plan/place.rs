@@ -36,6 +36,8 @@ pub enum Reason {
     MostReadableSources,
     /// The first device that runs the op.
     FirstAble,
+    /// The run is predicted to end soonest this way.
+    Predicted,
     /// Nothing reads the tensor.
     Unused,
 }
@@ -54,6 +56,7 @@ impl Reason {
             Reason::Upgraded => "upgraded".to_owned(),
             Reason::MostReadableSources => "most readable sources".to_owned(),
             Reason::FirstAble => "first able".to_owned(),
+            Reason::Predicted => "predicted".to_owned(),
             Reason::Unused => "unused".to_owned(),
         }
     }
@@ -83,6 +86,13 @@ impl Placement {
     /// Why the tensor is there.
     pub fn reason(&self, id: TensorId) -> Reason {
         self.devices[id].map_or(Reason::Unused, |(_, reason)| reason)
+    }
+
+    /// States another reason for where a placed tensor is.
+    pub(super) fn restate(&mut self, id: TensorId, reason: Reason) {
+        if let Some((_, stated)) = &mut self.devices[id] {
+            *stated = reason;
+        }
     }
 }
 

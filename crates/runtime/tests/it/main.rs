@@ -4,7 +4,10 @@
 
 mod allocate;
 mod cases;
+mod cost;
 mod place;
+mod policy;
+mod predict;
 mod random;
 mod registry;
 mod select;

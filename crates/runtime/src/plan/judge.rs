@@ -1,0 +1,117 @@
+//! What a placement is worth: its predicted time, if it is valid and fits.
+
+use std::collections::{HashMap, HashSet};
+
+use tensoryard_graph::{Graph, TensorId};
+
+use super::predict::{Course, Stretch};
+use super::{
+    DeviceIndex, Pin, Placement, PlanDevice, PlanOptions, Reason, Residence, allocate, limits,
+    place, select, split,
+};
+use crate::{DeviceRates, PlanError};
+
+/// Judges placements of one graph.
+pub(super) struct Judge<'a> {
+    graph: &'a Graph,
+    pub devices: &'a [PlanDevice],
+    residence: &'a Residence,
+    pins: &'a [Pin],
+    options: &'a PlanOptions,
+    rates: &'a [DeviceRates],
+    nodes: &'a [TensorId],
+    /// The nodes that no pin holds.
+    free: Vec<bool>,
+    /// Placements judged before; `None` are invalid or do not fit.
+    known: HashMap<Vec<DeviceIndex>, Option<u64>>,
+    /// How many more placements may be judged.
+    left: usize,
+}
+
+impl<'a> Judge<'a> {
+    #[allow(clippy::too_many_arguments, reason = "what a plan depends on, each by its name")]
+    pub fn new(
+        graph: &'a Graph,
+        devices: &'a [PlanDevice],
+        residence: &'a Residence,
+        pins: &'a [Pin],
+        options: &'a PlanOptions,
+        rates: &'a [DeviceRates],
+        nodes: &'a [TensorId],
+        left: usize,
+    ) -> Self {
+        let pinned: HashSet<TensorId> = pins.iter().map(|pin| pin.tensor).collect();
+        let free = nodes.iter().map(|id| !pinned.contains(id)).collect();
+        let known = HashMap::new();
+        Self { graph, devices, residence, pins, options, rates, nodes, free, known, left }
+    }
+
+    /// How many more placements may be judged.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// The placement where every node is where the list says, and the rest follows.
+    pub fn place(&self, wanted: &[DeviceIndex]) -> Result<Placement, PlanError> {
+        let mut pins = self.pins.to_vec();
+        let nodes = self.nodes.iter().zip(&self.free).zip(wanted);
+        let free = nodes.filter(|((_, free), _)| **free).map(|((&id, _), &device)| (id, device));
+        pins.extend(free.clone().map(|(tensor, device)| Pin { tensor, device }));
+        let mut placement = place::place(self.graph, self.devices, self.residence, &pins)?;
+        for (id, _) in free {
+            placement.restate(id, Reason::Predicted);
+        }
+        Ok(placement)
+    }
+
+    /// Predicted nanoseconds of a list of devices, one for each node.
+    pub fn score(&mut self, wanted: &[DeviceIndex]) -> Option<u64> {
+        if let Some(&known) = self.known.get(wanted) {
+            return known;
+        }
+        self.left = self.left.checked_sub(1)?;
+        let placement = self.place(wanted).ok();
+        let score = placement.and_then(|placement| self.makespan(&placement));
+        self.known.insert(wanted.to_vec(), score);
+        score
+    }
+
+    /// Predicted nanoseconds of a placement; `None` when it does not fit.
+    pub fn makespan(&self, placement: &Placement) -> Option<u64> {
+        let Self { graph, devices, residence, options, .. } = *self;
+        let (splits, arrivals) = split::split(graph, devices, residence, placement);
+        let selected = select::select(
+            graph,
+            devices,
+            residence,
+            placement,
+            &splits,
+            &arrivals,
+            options.fusion,
+        );
+        if options.limits.devices.iter().any(Option::is_some) {
+            let memory =
+                allocate::allocate(graph, devices, placement, &arrivals, &selected).ok()?;
+            limits::check(devices, residence, &memory, &options.limits).ok()?;
+        }
+        let stretches: Vec<Stretch<'_>> = splits
+            .iter()
+            .zip(&selected.ranges)
+            .map(|(split, operations)| Stretch {
+                device: split.device,
+                arrivals: &split.arrivals,
+                operations: operations.clone(),
+            })
+            .collect();
+        let course = Course {
+            graph,
+            devices,
+            residence,
+            placement,
+            arrivals: &arrivals,
+            temporaries: &selected.temporaries,
+            operations: &selected.operations,
+        };
+        Some(course.follow(&stretches, self.rates).makespan_ns)
+    }
+}
