@@ -80,6 +80,11 @@ impl FromStr for NamedPin {
 }
 
 impl NamedPin {
+    /// Whatever a pattern matches, on a device given by its position or name.
+    pub fn new(pattern: impl Into<String>, device: &str) -> Self {
+        Self { pattern: pattern.into(), device: DeviceSelector::parse(device) }
+    }
+
     /// Whether the pattern matches a whole name.
     pub fn matches(&self, name: &str) -> bool {
         matches(&self.pattern, name)

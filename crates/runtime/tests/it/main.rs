@@ -3,8 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests fail by panicking")]
 
 mod allocate;
+mod assign;
 mod cases;
 mod cost;
+mod limits;
+mod pins;
 mod place;
 mod policy;
 mod predict;
