@@ -12,7 +12,7 @@ use tensoryard_graph::{DType, Graph, Op, OpKind, Origin};
 use tensoryard_runtime::plan::verify;
 use tensoryard_runtime::{
     Aliasing, BackendOptions, Device, DeviceError, Input, PlanError, PlanOptions, RunError,
-    Selected, Session, SessionOptions, State, StepOp, Weights,
+    Selected, Session, SessionOptions, State, Step, StepOp, Weights,
 };
 
 use crate::case::{Case, CaseSpec, Outcome};
@@ -197,9 +197,12 @@ fn run_case(
     }
     let plan = session.plan(graph).map_err(text)?;
     verify::verify(&plan).map_err(|violations| format!("invalid plan: {violations:?}"))?;
-    let steps = || plan.splits.iter().flat_map(|split| &split.steps);
+    let numbers = 0..plan.operations.len();
+    let steps: Vec<Step> = numbers
+        .map(|number| plan.step(number).map_err(|error| error.to_string()))
+        .collect::<Result<_, _>>()?;
     if spec.in_place {
-        let reuses = steps().any(|step| {
+        let reuses = steps.iter().any(|step| {
             step.op.may_reuse().iter().any(|&operand| {
                 step.sources[operand]
                     .as_ref()
@@ -210,7 +213,8 @@ fn run_case(
             return Err("no step works in place".to_owned());
         }
     }
-    let fused = steps()
+    let fused = steps
+        .iter()
         .filter(|step| !matches!(step.op, StepOp::Op(_)))
         .map(|step| step.op.name())
         .collect();

@@ -148,7 +148,7 @@ impl Graph {
 
     /// Live tensors that an op computes or writes, in order, views aside.
     pub fn live_nodes(&self) -> impl DoubleEndedIterator<Item = TensorId> + '_ {
-        self.ids().filter(|&id| self.live[id] && self.tensor(id).is_computed())
+        self.index.nodes.iter().map(|node| node.id)
     }
 
     /// [`Graph::live_nodes`] with what passes over all of them need.
@@ -183,7 +183,8 @@ impl Graph {
 
     /// Live leaves of one kind, in order.
     pub fn live_leaves(&self, origin: Origin) -> impl Iterator<Item = TensorId> + '_ {
-        self.ids().filter(move |&id| self.live[id] && self.tensor(id).origin == origin)
+        let leaves = self.index.leaves.iter().copied();
+        leaves.filter(move |&id| self.tensor(id).origin == origin)
     }
 
     /// The leaf of a name.
@@ -198,7 +199,7 @@ impl Graph {
 
     /// The outputs in order of their ids.
     pub fn outputs(&self) -> impl Iterator<Item = TensorId> + '_ {
-        self.ids().filter(|&id| self.tensor(id).output)
+        self.index.outputs.iter().copied()
     }
 
     /// A hash over ops, parameters, wiring, types, layouts, names and flags.

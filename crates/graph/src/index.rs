@@ -39,6 +39,7 @@ pub(crate) struct Index {
     pub(crate) nodes: Vec<Node>,
     pub(crate) views: Vec<TensorId>,
     pub(crate) leaves: Vec<TensorId>,
+    pub(crate) outputs: Vec<TensorId>,
     pub(crate) roots: TensorMap<TensorId>,
     pub(crate) layouts: TensorMap<u32>,
     pub(crate) n_layouts: usize,
@@ -53,6 +54,7 @@ impl Index {
             nodes: Vec::new(),
             views: Vec::new(),
             leaves: Vec::new(),
+            outputs: Vec::new(),
             roots: TensorMap::filled(zero, tensors.len()),
             layouts: TensorMap::filled(0, tensors.len()),
             n_layouts: 0,
@@ -63,6 +65,9 @@ impl Index {
             let root = desc.view.map_or(id, |view| view.root);
             index.roots[id] = root;
             index.layouts[id] = classes.layout(&desc.layout);
+            if desc.output {
+                index.outputs.push(id);
+            }
             if !live[id] {
                 continue;
             }

@@ -166,6 +166,14 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Why it does not.
     fn supports_op(&self, case: &OpCase<'_>) -> Result<(), Unsupported>;
 
+    /// Whether the device wants an op that it runs, although its weights lie in host memory and
+    /// have to be copied for it.
+    #[doc(alias = "ggml_backend_dev_offload_op")]
+    fn wants_offload(&self, case: &OpCase<'_>) -> bool {
+        let _ = case;
+        false
+    }
+
     /// Whether the device can compute with tensors in that kind of memory.
     fn supports_buffer_type(&self, buffer_type: &dyn BufferType) -> bool;
 

@@ -18,6 +18,7 @@ pub(super) struct ReferenceBufferType {
     alignment: usize,
     max_size: usize,
     padding: usize,
+    host: bool,
 }
 
 impl ReferenceBufferType {
@@ -27,6 +28,7 @@ impl ReferenceBufferType {
             alignment: options.alignment,
             max_size: options.max_size,
             padding: options.padding,
+            host: options.host,
         }
     }
 }
@@ -49,7 +51,7 @@ impl BufferType for ReferenceBufferType {
     }
 
     fn is_host(&self) -> bool {
-        false
+        self.host
     }
 
     fn allocate(&self, size: usize) -> Result<Box<dyn Memory>, MemoryError> {

@@ -46,6 +46,10 @@ pub struct ReferenceOptions {
     pub epilogue: usize,
     /// Names of other memory that it can compute with.
     pub reads: Vec<String>,
+    /// Whether its memory counts as the host's.
+    pub host: bool,
+    /// The fewest rows of a result for which it takes an op over whose weights lie in host memory.
+    pub offloads_from_rows: Option<usize>,
     /// The longest row of a source that it claims.
     pub max_row: usize,
     /// How fast it says that it is.
@@ -69,6 +73,8 @@ impl ReferenceOptions {
             fuses_norm: true,
             epilogue: 3,
             reads: Vec::new(),
+            host: false,
+            offloads_from_rows: None,
             max_row: usize::MAX,
             rates: None,
             fault: None,
@@ -131,6 +137,10 @@ impl Device for ReferenceDevice {
 
     fn supports_op(&self, case: &OpCase<'_>) -> Result<(), Unsupported> {
         self.options.claims(case.op, case.sources)
+    }
+
+    fn wants_offload(&self, case: &OpCase<'_>) -> bool {
+        self.options.offloads_from_rows.is_some_and(|rows| case.dst.shape().rows() >= rows)
     }
 
     fn supports_buffer_type(&self, buffer_type: &dyn BufferType) -> bool {

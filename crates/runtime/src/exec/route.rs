@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tensoryard_graph::{Graph, Layout, Origin, TensorId};
 
-use crate::plan::{Blueprint, DeviceIndex};
-use crate::{BufferType, Location, PlanError, Region, Step, StepOp};
+use crate::plan::{Blueprint, Chunk, DeviceIndex, PlanSplit};
+use crate::{BufferType, Location, PlanError, Region, StepOp};
 
 /// Where an input is written to.
 #[derive(Debug)]
@@ -82,10 +82,12 @@ impl Route {
                 to_device: arrival.device,
             });
         }
-        let splits = blueprint.splits.iter().map(|split| split_route(&split.steps)).collect();
+        let splits = blueprint.splits.iter().map(|split| split_route(blueprint, split)).collect();
         let mut chunks: Vec<ChunkRoute> = Vec::with_capacity(blueprint.memory.chunks.len());
-        for (number, &(pool, bytes)) in blueprint.memory.chunks.iter().enumerate() {
-            let nth = blueprint.memory.chunks[..number].iter().filter(|(p, _)| *p == pool).count();
+        let mut counts = vec![0; blueprint.memory.pools.len()];
+        for (number, &Chunk { pool, bytes, .. }) in blueprint.memory.chunks.iter().enumerate() {
+            let count = counts.get_mut(pool).ok_or_else(|| broken("a chunk is in no pool"))?;
+            let nth = std::mem::replace(count, *count + 1);
             chunks.push(ChunkRoute { kind: locator.chunk_kind(number)?, bytes, nth });
         }
         let reads_old_state =
@@ -147,22 +149,24 @@ impl Locator<'_> {
 
     fn chunk_kind(&self, chunk: usize) -> Result<Arc<dyn BufferType>, PlanError> {
         let memory = &self.blueprint.memory;
-        let pool = memory.chunks.get(chunk).and_then(|&(pool, _)| memory.pools.get(pool));
-        let kind = pool.map(|pool| Arc::clone(&pool.buffer_type));
+        let kind = memory.buffer_type(chunk).map(Arc::clone);
         kind.ok_or_else(|| broken(format!("chunk {chunk} is of no kind of memory")))
     }
 }
 
-fn split_route(steps: &[Step]) -> SplitRoute {
+fn split_route(blueprint: &Blueprint, split: &PlanSplit) -> SplitRoute {
     let mut route = SplitRoute { regions: Vec::new(), writes: Vec::new() };
-    for step in steps {
-        for operand in step.sources.iter().flatten().chain([&step.dst]) {
-            let region = operand.region;
+    let entries = blueprint.operations.entries.get(split.steps.clone()).unwrap_or_default();
+    let results = blueprint.places.results.get(split.steps.clone()).unwrap_or_default();
+    for (entry, result) in entries.iter().zip(results) {
+        let sources = blueprint.places.sources.get(entry.sources.clone()).unwrap_or_default();
+        for located in sources.iter().flatten().chain([result]) {
+            let region = located.region;
             if !matches!(region, Region::Weight(_)) && !route.regions.contains(&region) {
                 route.regions.push(region);
             }
         }
-        if let Region::State(number) = step.dst.region
+        if let Region::State(number) = result.region
             && !route.writes.contains(&number)
         {
             route.writes.push(number);
@@ -180,22 +184,24 @@ fn reads_old_state(blueprint: &Blueprint, number: usize) -> bool {
     if copied_first {
         return true;
     }
-    for step in blueprint.splits.iter().flat_map(|split| &split.steps) {
-        let written = match &step.op {
+    for (entry, result) in blueprint.operations.entries.iter().zip(&blueprint.places.results) {
+        let written = match &entry.op {
             StepOp::Op(op) => op.writes(),
             StepOp::NormAffine { .. } | StepOp::Matrix { .. } => None,
         };
-        let reads = step.sources.iter().enumerate().any(|(operand, source)| {
-            Some(operand) != written && source.as_ref().is_some_and(|s| s.region == region)
+        let sources = blueprint.places.sources.get(entry.sources.clone()).unwrap_or_default();
+        let reads = sources.iter().enumerate().any(|(operand, source)| {
+            Some(operand) != written && source.is_some_and(|source| source.region == region)
         });
         if reads {
             return true;
         }
-        if step.dst.region == region {
-            let overwrites_all = matches!(&step.op, StepOp::Op(tensoryard_graph::Op::CopyInto(_)))
-                && step.dst.offset_bytes == 0
-                && step.dst.layout.is_contiguous()
-                && step.dst.layout.extent_bytes() == graph.layout(id).extent_bytes();
+        if result.region == region {
+            let Some(layout) = blueprint.layout(entry.dst) else { return true };
+            let overwrites_all = matches!(&entry.op, StepOp::Op(tensoryard_graph::Op::CopyInto(_)))
+                && result.offset_bytes == 0
+                && layout.is_contiguous()
+                && layout.extent_bytes() == graph.layout(id).extent_bytes();
             return !overwrites_all;
         }
     }

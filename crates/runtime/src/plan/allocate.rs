@@ -2,193 +2,68 @@
 //!
 //! Guarantee: two values that live at the same time share no byte, unless one was allowed to
 //! take the other's memory over at its last use. Inputs are placed first and apart and keep
-//! their memory to their last reader, outputs to the end of the run. Preference: reuse in
-//! place, then best fit. Accepted weakness: best fit in execution order is not optimal.
+//! their memory to their last reader, outputs to the end of the run, and so do inputs that are
+//! copied and their copies. Preference: reuse in place, then best fit. Accepted weakness: best
+//! fit in execution order is not optimal.
 //!
 //! Devices with one kind of compute memory share one pool. A pool is several chunks when the
-//! largest buffer is smaller than the peak; no value straddles two.
+//! largest buffer is smaller than the peak; no value straddles two. Where memory is staged,
+//! inputs, arrivals and outputs have chunks of their own in which nothing is ever reused, so
+//! that one run can begin while another still reads them.
 
-use std::sync::Arc;
+mod free_list;
+mod memory;
 
-use tensoryard_graph::{Graph, Layout, Origin, TensorId, TensorMap};
+use tensoryard_graph::{Graph, Layout, TensorId, TensorMap};
 
-use super::{
-    Arrival, ArrivalIndex, DeviceIndex, Operation, Placement, PlanDevice, Value, select::Selected,
-};
-use crate::{BufferType, PlanError, same_buffer_type};
+pub use memory::{Chunk, MemoryPlan, Place, Pool, Slot};
 
-/// Where the memory of a tensor comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Slot {
-    /// No memory: nothing reads the tensor, or it exists only inside a fused operation.
-    None,
-    /// A weight or state tensor.
-    External,
-    /// Memory of its own.
-    Fresh(Place),
-    /// The memory of a tensor whose last reader this is.
-    Reuses(TensorId),
-    /// Inside the memory of another tensor.
-    Within {
-        /// The tensor that owns the memory.
-        root: TensorId,
-        /// Distance in bytes from its first element.
-        offset_bytes: usize,
-    },
+use self::free_list::{Block, FreeList};
+use super::facts::{External, Facts, Memory};
+use super::select::Selected;
+use super::split::Splits;
+use super::{DeviceIndex, Value};
+use crate::PlanError;
+
+const NONE: u32 = u32::MAX;
+
+/// The memory of one kind, as it is given out.
+#[derive(Debug)]
+struct PoolState {
+    pool: Pool,
+    shared: FreeList,
+    staged: FreeList,
+    /// Rounded bytes of tensors by class of layout, one more; 0 where not known yet.
+    sizes: Vec<usize>,
 }
 
-/// A range of a workspace chunk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// Number of the chunk, counted over all pools.
-    pub chunk: usize,
-    /// First byte.
-    pub offset_bytes: usize,
-    /// Bytes taken, padding included.
-    pub bytes: usize,
-}
-
-/// Compute memory of one kind.
-#[derive(Debug, Clone)]
-pub struct Pool {
-    /// The kind of memory.
-    pub buffer_type: Arc<dyn BufferType>,
-}
-
-/// The compute memory of a plan.
-#[derive(Debug, Clone)]
-pub struct MemoryPlan {
-    /// The kinds of memory.
-    pub pools: Vec<Pool>,
-    /// For each chunk its pool and its size in bytes.
-    pub chunks: Vec<(usize, usize)>,
-    /// Slots of the graph's tensors.
-    pub tensors: TensorMap<Slot>,
-    /// Places of the arrivals.
-    pub arrivals: Vec<Place>,
-    /// Places of the temporaries.
-    pub temporaries: Vec<Place>,
-}
-
-impl MemoryPlan {
-    /// Where a tensor's own first element lies in compute memory; `None` for weights, state and
-    /// tensors without memory.
-    pub fn locate(&self, id: TensorId) -> Option<Place> {
-        match self.tensors[id] {
-            Slot::None | Slot::External => None,
-            Slot::Fresh(place) => Some(place),
-            Slot::Reuses(other) => self.locate(other),
-            Slot::Within { root, offset_bytes } => {
-                let place = self.locate(root)?;
-                let bytes = place.bytes.saturating_sub(offset_bytes);
-                let offset_bytes = place.offset_bytes + offset_bytes;
-                Some(Place { chunk: place.chunk, offset_bytes, bytes })
-            }
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Chunk {
-    size: usize,
-    /// Free ranges by offset, never touching one another.
-    free: Vec<(usize, usize)>,
-}
-
-/// The free list of one pool.
-struct FreeList {
-    buffer_type: Arc<dyn BufferType>,
-    chunks: Vec<Chunk>,
-}
-
-impl FreeList {
-    fn take(&mut self, name: &str, bytes: usize) -> Result<(usize, usize, usize), PlanError> {
-        let alignment = self.buffer_type.alignment();
-        let bytes = bytes.checked_next_multiple_of(alignment).ok_or(PlanError::Overflow)?;
-        let max = self.buffer_type.max_size() / alignment * alignment;
-        if bytes > max {
-            return Err(PlanError::TooLarge {
-                tensor: name.to_owned(),
-                bytes,
-                buffer_type: self.buffer_type.name().to_owned(),
-                max,
-            });
-        }
-        if bytes == 0 {
-            if self.chunks.is_empty() {
-                self.chunks.push(Chunk::default());
-            }
-            return Ok((0, 0, 0));
-        }
-        let best = self
-            .chunks
-            .iter()
-            .enumerate()
-            .flat_map(|(chunk, c)| {
-                c.free.iter().enumerate().map(move |(at, &(_, len))| (len, chunk, at))
-            })
-            .filter(|&(len, ..)| len >= bytes)
-            .min();
-        if let Some((len, chunk, at)) = best {
-            let free = &mut self.chunks[chunk].free;
-            let offset = free[at].0;
-            if len == bytes {
-                free.remove(at);
-            } else {
-                free[at] = (offset + bytes, len - bytes);
-            }
-            return Ok((chunk, offset, bytes));
-        }
-        // No hole is large enough: grow the last chunk, from its last hole if that is at its end.
-        if let Some(last) = self.chunks.last_mut() {
-            let tail = last.free.last().copied().filter(|&(at, len)| at + len == last.size);
-            let start = tail.map_or(last.size, |(at, _)| at);
-            if start + bytes <= max {
-                if tail.is_some() {
-                    last.free.pop();
-                }
-                last.size = start + bytes;
-                return Ok((self.chunks.len() - 1, start, bytes));
-            }
-        }
-        self.chunks.push(Chunk { size: bytes, free: Vec::new() });
-        Ok((self.chunks.len() - 1, 0, bytes))
-    }
-
-    fn give_back(&mut self, chunk: usize, offset: usize, bytes: usize) {
-        if bytes == 0 {
-            return;
-        }
-        let free = &mut self.chunks[chunk].free;
-        let at = free.partition_point(|&(start, _)| start < offset);
-        free.insert(at, (offset, bytes));
-        if at + 1 < free.len() && offset + bytes == free[at + 1].0 {
-            free[at].1 += free.remove(at + 1).1;
-        }
-        if at > 0 && free[at - 1].0 + free[at - 1].1 == offset {
-            free[at - 1].1 += free.remove(at).1;
-        }
-    }
-}
-
-/// A range of a pool, chunks counted within it.
+/// What memory a root has.
 #[derive(Debug, Clone, Copy)]
-struct Block {
+struct Home {
+    block: Block,
     pool: usize,
-    chunk: usize,
-    offset: usize,
-    bytes: usize,
+    /// It was computed, in memory that others may have later.
+    reusable: bool,
 }
 
 struct Allocator<'a> {
-    graph: &'a Graph,
-    operations: &'a [Operation],
-    pools: Vec<FreeList>,
+    facts: &'a Facts<'a>,
+    selected: &'a Selected,
+    splits: &'a Splits,
+    pools: Vec<PoolState>,
+    pool_of_kind: Vec<Option<usize>>,
     pool_of_device: Vec<usize>,
-    /// Last operation that reads each root, the number of operations for outputs.
-    last_use: TensorMap<Option<usize>>,
-    blocks: TensorMap<Option<Block>>,
+    n_chunks: usize,
+    /// The last operation that reads each value: roots, then arrivals, then temporaries. The
+    /// number of operations for what is wanted at the end; [`NONE`] for what is not used.
+    last_use: Vec<u32>,
+    /// Memory of roots that they have not given up yet.
+    homes: TensorMap<Option<Home>>,
     slots: TensorMap<Slot>,
+    arrivals: Vec<Option<Block>>,
+    temporaries: Vec<Block>,
+    /// Roots of inputs and outputs, where memory is staged.
+    staged: Option<TensorMap<bool>>,
 }
 
 /// Finds a place for every value of the run.
@@ -196,266 +71,350 @@ struct Allocator<'a> {
 /// # Errors
 /// A tensor larger than the largest buffer, or memory beyond the address space.
 pub fn allocate(
-    graph: &Graph,
-    devices: &[PlanDevice],
-    placement: &Placement,
-    arrivals: &[Arrival],
+    facts: &Facts<'_>,
+    memory: &Memory,
+    splits: &Splits,
     selected: &Selected,
+    staged: bool,
 ) -> Result<MemoryPlan, PlanError> {
-    let (pools, pool_of_device) = make_pools(devices);
+    let graph = facts.graph;
+    let (pools, pool_of_kind, pool_of_device) = make_pools(facts);
+    let values = graph.len() + splits.arrivals.len() + selected.temporaries.len();
     let mut allocator = Allocator {
-        graph,
-        operations: &selected.operations,
+        facts,
+        selected,
+        splits,
         pools,
+        pool_of_kind,
         pool_of_device,
-        last_use: TensorMap::filled(None, graph.len()),
-        blocks: TensorMap::filled(None, graph.len()),
+        n_chunks: 0,
+        last_use: vec![NONE; values],
+        homes: TensorMap::filled(None, graph.len()),
         slots: TensorMap::filled(Slot::None, graph.len()),
+        arrivals: vec![None; splits.arrivals.len()],
+        temporaries: Vec::with_capacity(selected.temporaries.len()),
+        staged: staged.then(|| staged_roots(graph)),
     };
-    let starts: Vec<usize> = selected.ranges.iter().map(|range| range.start).collect();
-    allocator.find_last_uses(arrivals, &starts);
-    allocator.place_inputs(placement)?;
-    let (arrival_blocks, temporary_blocks) =
-        allocator.place_computed(arrivals, &starts, &selected.temporaries)?;
+    allocator.find_last_uses();
+    allocator.place_inputs(memory)?;
+    allocator.place_computed()?;
     allocator.place_views();
-    Ok(allocator.finish(&arrival_blocks, &temporary_blocks))
+    Ok(allocator.finish())
 }
 
-fn make_pools(devices: &[PlanDevice]) -> (Vec<FreeList>, Vec<usize>) {
-    let mut pools: Vec<FreeList> = Vec::new();
-    let mut pool_of_device = Vec::with_capacity(devices.len());
-    for device in devices {
-        let known = pools
-            .iter()
-            .position(|pool| same_buffer_type(&*pool.buffer_type, &*device.buffer_type));
-        pool_of_device.push(known.unwrap_or(pools.len()));
-        if known.is_none() {
-            let buffer_type = Arc::clone(&device.buffer_type);
-            pools.push(FreeList { buffer_type, chunks: Vec::new() });
-        }
+/// The memory of inputs and outputs.
+fn staged_roots(graph: &Graph) -> TensorMap<bool> {
+    let mut staged = TensorMap::filled(false, graph.len());
+    let inputs = graph.live_leaves(tensoryard_graph::Origin::Input);
+    for id in inputs.chain(graph.outputs()) {
+        staged[graph.root(id)] = true;
     }
-    (pools, pool_of_device)
+    staged
+}
+
+/// The pools, by kind of memory and by device.
+fn make_pools(facts: &Facts<'_>) -> (Vec<PoolState>, Vec<Option<usize>>, Vec<usize>) {
+    let mut pools: Vec<PoolState> = Vec::new();
+    let mut pool_of_kind = vec![None; facts.kinds()];
+    let pool_of_device = facts.device_indices().map(|device| {
+        let kind = facts.kind_of_device(device);
+        *pool_of_kind[kind.index()].get_or_insert_with(|| {
+            let buffer_type = facts.buffer_type(kind);
+            pools.push(PoolState {
+                pool: Pool { buffer_type: buffer_type.clone() },
+                shared: FreeList::new(&**buffer_type),
+                staged: FreeList::new(&**buffer_type),
+                sizes: Vec::new(),
+            });
+            pools.len() - 1
+        })
+    });
+    let pool_of_device = pool_of_device.collect();
+    (pools, pool_of_kind, pool_of_device)
 }
 
 impl Allocator<'_> {
-    fn find_last_uses(&mut self, arrivals: &[Arrival], starts: &[usize]) {
-        for (at, operation) in self.operations.iter().enumerate() {
-            for source in operation.sources.iter().flatten() {
-                if let Value::Tensor(id) = *source {
-                    self.use_until(id, at);
-                }
-            }
+    fn arrival(&self, index: usize) -> usize {
+        self.facts.graph.len() + index
+    }
+
+    fn temporary(&self, number: usize) -> usize {
+        self.facts.graph.len() + self.splits.arrivals.len() + number
+    }
+
+    fn find_last_uses(&mut self) {
+        let graph = self.facts.graph;
+        let operations = &self.selected.operations;
+        for (at, entry) in operations.entries.iter().enumerate() {
+            let sources = operations.values.get(entry.sources.clone()).unwrap_or_default();
             // A result that nothing reads lives while it is computed.
-            if let Value::Tensor(id) = operation.dst {
-                self.use_until(id, at);
+            for value in sources.iter().flatten().chain([&entry.dst]) {
+                let value = match *value {
+                    Value::Tensor(id) => graph.root(id).index(),
+                    Value::Copy(index, _) => self.arrival(index.0),
+                    Value::Temporary(number) => self.temporary(number),
+                };
+                self.last_use[value] = at as u32;
             }
         }
-        for arrival in arrivals {
-            self.use_until(arrival.tensor, starts[arrival.split]);
-        }
-        for id in self.graph.outputs() {
-            self.use_until(id, self.operations.len());
-        }
-    }
-
-    fn use_until(&mut self, id: TensorId, at: usize) {
-        let root = self.graph.root(id);
-        self.last_use[root] = self.last_use[root].max(Some(at));
-    }
-
-    fn take(
-        &mut self,
-        device: DeviceIndex,
-        name: &str,
-        layout: &Layout,
-    ) -> Result<Block, PlanError> {
-        let pool = self.pool_of_device[device.0];
-        let bytes = self.pools[pool].buffer_type.tensor_bytes(layout);
-        let (chunk, offset, bytes) = self.pools[pool].take(name, bytes)?;
-        Ok(Block { pool, chunk, offset, bytes })
-    }
-
-    fn give_back(&mut self, block: Block) {
-        self.pools[block.pool].give_back(block.chunk, block.offset, block.bytes);
-    }
-
-    fn place_inputs(&mut self, placement: &Placement) -> Result<(), PlanError> {
-        let graph = self.graph;
-        for id in graph.live_leaves(Origin::Input) {
-            let desc = graph.tensor(id);
-            if let Some(device) = placement.device(id) {
-                self.blocks[id] = Some(self.take(device, &desc.name, &desc.layout)?);
+        let end = operations.len() as u32;
+        for (index, arrival) in self.splits.arrivals.iter().enumerate() {
+            let begins = self.selected.ranges[arrival.split].start as u32;
+            self.use_until(arrival.tensor, if arrival.kept { end } else { begins });
+            if arrival.kept {
+                let arrival = self.arrival(index);
+                self.last_use[arrival] = end;
             }
         }
-        for origin in [Origin::Weight, Origin::State] {
-            for id in graph.live_leaves(origin) {
-                self.slots[id] = Slot::External;
+        for id in graph.outputs() {
+            self.use_until(id, end);
+        }
+        // What is observed is looked at when its split has ended, before the next operation.
+        for (split, range) in self.splits.splits.iter().zip(&self.selected.ranges) {
+            for &id in &split.observed {
+                self.use_until(id, range.end as u32);
+            }
+        }
+    }
+
+    fn use_until(&mut self, id: TensorId, at: u32) {
+        let last = &mut self.last_use[self.facts.graph.root(id).index()];
+        *last = if *last == NONE { at } else { at.max(*last) };
+    }
+
+    /// Rounded bytes of a tensor of the graph.
+    fn size(&mut self, pool: usize, id: TensorId) -> Result<usize, PlanError> {
+        let graph = self.facts.graph;
+        let class = graph.layout_class(id) as usize;
+        let state = &mut self.pools[pool];
+        if state.sizes.is_empty() {
+            state.sizes = vec![0; graph.layout_classes()];
+        }
+        if let Some(known) = state.sizes[class].checked_sub(1) {
+            return Ok(known);
+        }
+        let bytes = state.size(graph.layout(id), || graph.tensor(id).name.clone())?;
+        state.sizes[class] = bytes + 1;
+        Ok(bytes)
+    }
+
+    /// Memory for a tensor of the graph.
+    fn take(&mut self, pool: usize, id: TensorId, apart: bool) -> Result<Home, PlanError> {
+        let bytes = self.size(pool, id)?;
+        let state = &mut self.pools[pool];
+        let block = if apart {
+            state.staged.take_apart(bytes, &mut self.n_chunks)
+        } else {
+            state.shared.take(bytes, &mut self.n_chunks)
+        };
+        Ok(Home { block, pool, reusable: false })
+    }
+
+    fn is_staged(&self, root: TensorId) -> bool {
+        self.staged.as_ref().is_some_and(|staged| staged[root])
+    }
+
+    /// Inputs, and the copies of inputs that last as long as the run.
+    fn place_inputs(&mut self, memory: &Memory) -> Result<(), PlanError> {
+        let facts = self.facts;
+        for &leaf in facts.graph.leaves() {
+            if facts.external(leaf) != External::No {
+                self.slots[leaf] = Slot::External;
+                continue;
+            }
+            let pool = memory[leaf].and_then(|kind| self.pool_of_kind[kind.index()]);
+            if let Some(pool) = pool {
+                let home = self.take(pool, leaf, self.is_staged(leaf))?;
+                self.slots[leaf] = Slot::Fresh(place(home.block));
+                self.homes[leaf] = Some(home);
+            }
+        }
+        for (index, arrival) in self.splits.arrivals.iter().enumerate() {
+            if arrival.kept {
+                let pool = self.pool_of_device[arrival.device.0];
+                let home = self.take(pool, arrival.tensor, self.staged.is_some())?;
+                self.arrivals[index] = Some(home.block);
             }
         }
         Ok(())
     }
 
-    /// Values by the operation that reads them last.
-    fn endings(&self, arrivals: usize, temporaries: usize) -> Vec<Vec<Value>> {
-        let mut arrival_end = vec![0; arrivals];
-        let mut temporary_end = vec![0; temporaries];
-        for (at, operation) in self.operations.iter().enumerate() {
-            for value in operation.sources.iter().flatten().chain([&operation.dst]) {
-                match *value {
-                    Value::Tensor(_) => {}
-                    Value::Arrival(index) => arrival_end[index.0] = at,
-                    Value::Temporary(index) => temporary_end[index] = at,
-                }
+    /// Lists of values by the operation that reads them last: the first of each, and the next.
+    fn endings(&self) -> (Vec<u32>, Vec<u32>) {
+        let end = self.selected.operations.len();
+        let mut first = vec![NONE; end + 1];
+        let mut next = vec![NONE; self.last_use.len()];
+        for (value, &last) in self.last_use.iter().enumerate().rev() {
+            if last != NONE {
+                next[value] = std::mem::replace(&mut first[last as usize], value as u32);
             }
         }
-        let mut endings = vec![Vec::new(); self.operations.len() + 1];
-        for (root, last) in self.last_use.iter() {
-            if let Some(last) = *last {
-                endings[last].push(Value::Tensor(root));
-            }
-        }
-        for (index, &at) in arrival_end.iter().enumerate() {
-            endings[at].push(Value::Arrival(ArrivalIndex(index)));
-        }
-        for (index, &at) in temporary_end.iter().enumerate() {
-            endings[at].push(Value::Temporary(index));
-        }
-        endings
+        (first, next)
     }
 
     /// Walks the operations in order: takes memory for results, gives back what was read last.
-    fn place_computed(
-        &mut self,
-        arrivals: &[Arrival],
-        starts: &[usize],
-        temporaries: &[Layout],
-    ) -> Result<(Vec<Block>, Vec<Block>), PlanError> {
-        let endings = self.endings(arrivals.len(), temporaries.len());
-        let mut arrival_blocks: Vec<Block> = Vec::with_capacity(arrivals.len());
-        let mut temporary_blocks: Vec<Block> = Vec::with_capacity(temporaries.len());
-        let mut split = 0;
-        for (at, operation) in self.operations.iter().enumerate() {
-            while starts.get(split) == Some(&at) {
-                while let Some(arrival) =
-                    arrivals.get(arrival_blocks.len()).filter(|arrival| arrival.split == split)
-                {
-                    let desc = self.graph.tensor(arrival.tensor);
-                    arrival_blocks.push(self.take(arrival.device, &desc.name, &desc.layout)?);
+    fn place_computed(&mut self) -> Result<(), PlanError> {
+        let (splits, selected) = (self.splits, self.selected);
+        let (first_ending, next_ending) = self.endings();
+        // Ids of roots in the lists of endings.
+        let ids: Vec<TensorId> = self.facts.graph.ids().collect();
+        for (split, range) in splits.splits.iter().zip(&selected.ranges) {
+            for &index in &split.arrivals {
+                let arrival = &splits.arrivals[index.0];
+                if self.arrivals[index.0].is_none() {
+                    let pool = self.pool_of_device[arrival.device.0];
+                    let home = self.take(pool, arrival.tensor, self.staged.is_some())?;
+                    self.arrivals[index.0] = Some(home.block);
                 }
-                split += 1;
             }
-            match operation.dst {
-                Value::Tensor(dst) => self.place_result(at, dst)?,
-                Value::Temporary(index) => {
-                    let block = self.take(operation.device, "temporary", &temporaries[index])?;
-                    temporary_blocks.push(block);
+            for at in range.clone() {
+                let entry = &selected.operations.entries[at];
+                match entry.dst {
+                    Value::Tensor(dst) if self.facts.graph.root(dst) == dst => {
+                        self.place_result(at, dst)?;
+                    }
+                    // The result of a write lies in the memory of its base.
+                    Value::Tensor(_) | Value::Copy(..) => {}
+                    Value::Temporary(number) => {
+                        let state = &mut self.pools[self.pool_of_device[entry.device.0]];
+                        let layout = &selected.temporaries[number];
+                        let bytes = state.size(layout, || "temporary".to_owned())?;
+                        let block = state.shared.take(bytes, &mut self.n_chunks);
+                        self.temporaries.push(block);
+                    }
                 }
-                Value::Arrival(_) => {}
-            }
-            for value in &endings[at] {
-                let block = match *value {
-                    // Memory that was taken over ends with its new owner.
-                    Value::Tensor(root) => self.blocks[root],
-                    Value::Arrival(index) => arrival_blocks.get(index.0).copied(),
-                    Value::Temporary(index) => temporary_blocks.get(index).copied(),
-                };
-                if let Some(block) = block {
-                    self.give_back(block);
+                let mut ending = first_ending[at];
+                while ending != NONE {
+                    self.end(ending as usize, &ids, entry.device);
+                    ending = next_ending[ending as usize];
                 }
             }
         }
-        Ok((arrival_blocks, temporary_blocks))
+        Ok(())
+    }
+
+    /// Gives back the memory of a value after its last use, on that device.
+    fn end(&mut self, value: usize, ids: &[TensorId], device: DeviceIndex) {
+        let is_staged = self.staged.is_some();
+        if let Some(&root) = ids.get(value) {
+            // Memory that was taken over ends with its new owner.
+            if let Some(home) = self.homes[root].take()
+                && !self.is_staged(root)
+            {
+                self.pools[home.pool].shared.give_back(home.block);
+            }
+            return;
+        }
+        let pool = self.pool_of_device[device.0];
+        let index = value - ids.len();
+        let block = match self.splits.arrivals.get(index) {
+            Some(_) if is_staged => None,
+            Some(_) => self.arrivals[index],
+            None => self.temporaries.get(index - self.splits.arrivals.len()).copied(),
+        };
+        if let Some(block) = block {
+            self.pools[pool].shared.give_back(block);
+        }
     }
 
     fn place_result(&mut self, at: usize, dst: TensorId) -> Result<(), PlanError> {
-        // The result of a write lies in the memory of its base.
-        if self.graph.root(dst) != dst {
+        let device = self.selected.operations.entries[at].device;
+        let apart = self.is_staged(dst);
+        if !apart && let Some((parent, mut home)) = self.parent_to_reuse(at, dst) {
+            self.homes[parent] = None;
+            // Of a larger parent the rest is free again.
+            let bytes = self.size(home.pool, dst)?;
+            if bytes < home.block.bytes {
+                let offset = home.block.offset + bytes;
+                let tail = Block { offset, bytes: home.block.bytes - bytes, ..home.block };
+                self.pools[home.pool].shared.give_back(tail);
+                home.block.bytes = bytes;
+            }
+            self.slots[dst] = Slot::Reuses { parent, place: place(home.block) };
+            self.homes[dst] = Some(home);
             return Ok(());
         }
-        if let Some(parent) = self.parent_to_reuse(at, dst) {
-            self.slots[dst] = Slot::Reuses(parent);
-            self.blocks[dst] = self.blocks[parent];
-            self.blocks[parent] = None;
-            return Ok(());
-        }
-        let desc = self.graph.tensor(dst);
-        let device = self.operations[at].device;
-        self.blocks[dst] = Some(self.take(device, &desc.name, &desc.layout)?);
+        let pool = self.pool_of_device[device.0];
+        let home = Home { reusable: !apart, ..self.take(pool, dst, apart)? };
+        self.slots[dst] = Slot::Fresh(place(home.block));
+        self.homes[dst] = Some(home);
         Ok(())
     }
 
     /// A source whose memory the result may take over: the op allows it, layouts are equal,
     /// this is the last reader through any view, and it is neither a leaf nor an output.
-    fn parent_to_reuse(&self, at: usize, dst: TensorId) -> Option<TensorId> {
-        let operation = &self.operations[at];
-        let pool = self.pool_of_device[operation.device.0];
-        operation.op.may_reuse().iter().find_map(|&operand| {
-            let Some(&Some(Value::Tensor(parent))) = operation.sources.get(operand) else {
+    fn parent_to_reuse(&self, at: usize, dst: TensorId) -> Option<(TensorId, Home)> {
+        let graph = self.facts.graph;
+        let operations = &self.selected.operations;
+        let entry = &operations.entries[at];
+        let may_reuse = entry.op.may_reuse();
+        let sources = operations.values.get(entry.sources.clone()).unwrap_or_default();
+        let pool = self.pool_of_device[entry.device.0];
+        may_reuse.iter().find_map(|&operand| {
+            let Some(&Some(Value::Tensor(parent))) = sources.get(operand) else {
                 return None;
             };
-            let desc = self.graph.tensor(parent);
-            let same_memory = self.blocks[parent].is_some_and(|block| block.pool == pool);
+            let home = self.homes[parent]?;
             // Another operand in the same memory must be the very same elements, and the op must
             // be able to read them there while it writes.
-            let no_other_view =
-                operation.sources.iter().enumerate().all(|(other, source)| match *source {
-                    Some(Value::Tensor(id)) if self.graph.root(id) == parent => {
-                        id == parent && operation.op.may_reuse().contains(&other)
-                    }
-                    Some(Value::Tensor(_) | Value::Arrival(_) | Value::Temporary(_)) | None => true,
-                });
-            let fits = self.graph.root(parent) == parent
-                && desc.is_computed()
-                && desc.layout == *self.graph.layout(dst)
-                && self.last_use[parent] == Some(at)
-                && same_memory
+            let no_other_view = sources.iter().enumerate().all(|(other, source)| match *source {
+                Some(Value::Tensor(id)) if graph.root(id) == parent => {
+                    id == parent && may_reuse.contains(&other)
+                }
+                Some(_) | None => true,
+            });
+            let fits = self.last_use[parent.index()] == at as u32
+                && home.reusable
+                && home.pool == pool
+                && graph.layout_class(parent) == graph.layout_class(dst)
+                && graph.root(parent) == parent
                 && no_other_view;
-            fits.then_some(parent)
+            fits.then_some((parent, home))
         })
     }
 
     fn place_views(&mut self) {
-        for id in self.graph.ids() {
-            let root = self.graph.root(id);
-            let used = self.graph.is_live(id);
-            if used && root != id {
-                let offset_bytes = self.graph.root_offset(id);
-                self.slots[id] = Slot::Within { root, offset_bytes };
-            }
+        let graph = self.facts.graph;
+        let written = graph.nodes().iter().filter(|node| node.root != node.id);
+        for id in graph.live_views().iter().copied().chain(written.map(|node| node.id)) {
+            let (root, offset_bytes) = (graph.root(id), graph.root_offset(id));
+            self.slots[id] = Slot::Within { root, offset_bytes };
         }
     }
 
-    fn finish(mut self, arrivals: &[Block], temporaries: &[Block]) -> MemoryPlan {
-        let mut first_chunk = Vec::with_capacity(self.pools.len());
-        let mut chunks = Vec::new();
-        for (number, pool) in self.pools.iter().enumerate() {
-            first_chunk.push(chunks.len());
-            chunks.extend(pool.chunks.iter().map(|chunk| (number, chunk.size)));
-        }
-        let place = |block: &Block| Place {
-            chunk: first_chunk[block.pool] + block.chunk,
-            offset_bytes: block.offset,
-            bytes: block.bytes,
-        };
-        // A block that moved on stays known to its first owner: walk in order of ids, which is
-        // the order of taking over, and give each chain's block to its first member.
-        let mut slots = self.slots.clone();
-        for id in self.graph.ids() {
-            let Some(block) = self.blocks[id] else { continue };
-            let mut owner = id;
-            while let Slot::Reuses(parent) = slots[owner] {
-                owner = parent;
+    fn finish(self) -> MemoryPlan {
+        let mut chunks = vec![Chunk { pool: 0, bytes: 0, staged: false }; self.n_chunks];
+        for (pool, state) in self.pools.iter().enumerate() {
+            for (staged, list) in [(false, &state.shared), (true, &state.staged)] {
+                for (number, bytes) in list.sizes() {
+                    chunks[number] = Chunk { pool, bytes, staged };
+                }
             }
-            slots[owner] = Slot::Fresh(place(&block));
         }
-        self.slots = slots;
-        let pools = self.pools.into_iter().map(|pool| Pool { buffer_type: pool.buffer_type });
         MemoryPlan {
-            pools: pools.collect(),
+            pools: self.pools.into_iter().map(|state| state.pool).collect(),
             chunks,
             tensors: self.slots,
-            arrivals: arrivals.iter().map(place).collect(),
-            temporaries: temporaries.iter().map(place).collect(),
+            arrivals: self.arrivals.into_iter().flatten().map(place).collect(),
+            temporaries: self.temporaries.into_iter().map(place).collect(),
         }
     }
+}
+
+impl PoolState {
+    /// Rounded bytes of a tensor.
+    fn size(&self, layout: &Layout, name: impl FnOnce() -> String) -> Result<usize, PlanError> {
+        let buffer_type = &self.pool.buffer_type;
+        let bytes = buffer_type.tensor_bytes(layout);
+        self.shared.rounded(bytes)?.map_err(|max| PlanError::TooLarge {
+            tensor: name(),
+            bytes: bytes.next_multiple_of(buffer_type.alignment()),
+            buffer_type: buffer_type.name().to_owned(),
+            max,
+        })
+    }
+}
+
+fn place(block: Block) -> Place {
+    Place { chunk: block.chunk, offset_bytes: block.offset, bytes: block.bytes }
 }

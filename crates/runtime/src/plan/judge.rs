@@ -2,21 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use tensoryard_graph::{Graph, TensorId};
+use tensoryard_graph::TensorId;
 
 use super::predict::{Course, Stretch};
 use super::{
-    DeviceIndex, Pin, Placement, PlanDevice, PlanOptions, Reason, Residence, allocate, limits,
-    place, select, split,
+    DeviceIndex, Facts, Pin, Placement, PlanOptions, Reason, Wishes, allocate, limits, place,
+    select, split,
 };
 use crate::{DeviceRates, PlanError};
 
 /// Judges placements of one graph.
 pub(super) struct Judge<'a> {
-    graph: &'a Graph,
-    pub devices: &'a [PlanDevice],
-    residence: &'a Residence,
-    pins: &'a [Pin],
+    pub facts: &'a Facts<'a>,
+    wishes: Wishes<'a>,
     options: &'a PlanOptions,
     rates: &'a [DeviceRates],
     nodes: &'a [TensorId],
@@ -29,21 +27,17 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    #[allow(clippy::too_many_arguments, reason = "what a plan depends on, each by its name")]
     pub fn new(
-        graph: &'a Graph,
-        devices: &'a [PlanDevice],
-        residence: &'a Residence,
-        pins: &'a [Pin],
+        facts: &'a Facts<'a>,
+        wishes: Wishes<'a>,
         options: &'a PlanOptions,
         rates: &'a [DeviceRates],
         nodes: &'a [TensorId],
         left: usize,
     ) -> Self {
-        let pinned: HashSet<TensorId> = pins.iter().map(|pin| pin.tensor).collect();
+        let pinned: HashSet<TensorId> = wishes.pins.iter().map(|pin| pin.tensor).collect();
         let free = nodes.iter().map(|id| !pinned.contains(id)).collect();
-        let known = HashMap::new();
-        Self { graph, devices, residence, pins, options, rates, nodes, free, known, left }
+        Self { facts, wishes, options, rates, nodes, free, known: HashMap::new(), left }
     }
 
     /// How many more placements may be judged.
@@ -53,11 +47,11 @@ impl<'a> Judge<'a> {
 
     /// The placement where every node is where the list says, and the rest follows.
     pub fn place(&self, wanted: &[DeviceIndex]) -> Result<Placement, PlanError> {
-        let mut pins = self.pins.to_vec();
+        let mut pins = self.wishes.pins.to_vec();
         let nodes = self.nodes.iter().zip(&self.free).zip(wanted);
         let free = nodes.filter(|((_, free), _)| **free).map(|((&id, _), &device)| (id, device));
         pins.extend(free.clone().map(|(tensor, device)| Pin { tensor, device }));
-        let mut placement = place::place(self.graph, self.devices, self.residence, &pins)?;
+        let mut placement = place::place(self.facts, Wishes { pins: &pins, ..self.wishes })?;
         for (id, _) in free {
             placement.restate(id, Reason::Predicted);
         }
@@ -78,23 +72,18 @@ impl<'a> Judge<'a> {
 
     /// Predicted nanoseconds of a placement; `None` when it does not fit.
     pub fn makespan(&self, placement: &Placement) -> Option<u64> {
-        let Self { graph, devices, residence, options, .. } = *self;
-        let (splits, arrivals) = split::split(graph, devices, residence, placement);
-        let selected = select::select(
-            graph,
-            devices,
-            residence,
-            placement,
-            &splits,
-            &arrivals,
-            options.fusion,
-        );
+        let Self { facts, options, .. } = *self;
+        let Facts { graph, devices, residence, .. } = *facts;
+        let held = facts.memory(placement);
+        let splits = split::split(facts, placement, &held, &options.observed);
+        let selected = select::select(facts, &held, &splits, options.fusion);
         if options.limits.devices.iter().any(Option::is_some) {
             let memory =
-                allocate::allocate(graph, devices, placement, &arrivals, &selected).ok()?;
+                allocate::allocate(facts, &held, &splits, &selected, options.staged).ok()?;
             limits::check(devices, residence, &memory, &options.limits).ok()?;
         }
         let stretches: Vec<Stretch<'_>> = splits
+            .splits
             .iter()
             .zip(&selected.ranges)
             .map(|(split, operations)| Stretch {
@@ -108,7 +97,7 @@ impl<'a> Judge<'a> {
             devices,
             residence,
             placement,
-            arrivals: &arrivals,
+            arrivals: &splits.arrivals,
             temporaries: &selected.temporaries,
             operations: &selected.operations,
         };

@@ -171,11 +171,11 @@ impl Memories {
                     largest.len() - 1
                 });
                 let sizes = &mut largest[at].1;
-                let chunks = plan.chunks.iter().filter(|(pool, _)| *pool == number);
-                for (position, &(_, bytes)) in chunks.enumerate() {
+                let chunks = plan.chunks.iter().filter(|chunk| chunk.pool == number);
+                for (position, chunk) in chunks.enumerate() {
                     match sizes.get_mut(position) {
-                        Some(size) => *size = bytes.max(*size),
-                        None => sizes.push(bytes),
+                        Some(size) => *size = chunk.bytes.max(*size),
+                        None => sizes.push(chunk.bytes),
                     }
                 }
             }

@@ -1,23 +1,42 @@
-//! Stage 5: operations become steps with places in memory.
+//! Stage 5: operations get places in memory, ready to be compiled.
 //!
 //! Each source is marked as disjoint from the destination or as the very same memory; a plan in
 //! which they overlap otherwise is refused here, whatever made it.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::ops::Range;
 
-use tensoryard_graph::{Graph, Layout, Origin, TensorId};
+use tensoryard_graph::{Layout, TensorId, TensorMap};
 
-use super::allocate::Place;
+use super::facts::{External, Facts};
 use super::select::Selected;
-use super::{Arrival, MemoryPlan, Operation, Placement, PlanDevice, Residence, Value};
-use crate::{Aliasing, BufferType, Operand, Region, Step};
+use super::{Arrival, MemoryPlan, Slot, Value};
+use crate::{Aliasing, PlanError, Region};
 
-/// The steps of all splits, and what their regions stand for.
+/// Where an operand lies. Its layout is that of its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Located {
+    /// The memory.
+    pub region: Region,
+    /// Distance in bytes from the start of the region to the first element.
+    pub offset_bytes: usize,
+    /// How it lies to the destination of its operation.
+    pub aliasing: Aliasing,
+}
+
+/// The places of all operands of [`super::Operations`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Places {
+    /// For each operation that of its result.
+    pub results: Vec<Located>,
+    /// For each operand, as in [`super::Operations::values`].
+    pub sources: Vec<Option<Located>>,
+}
+
+/// Where everything lies, and what the regions stand for.
 #[derive(Debug)]
 pub struct Lowered {
-    /// Steps of each split.
-    pub steps: Vec<Vec<Step>>,
+    /// Places of operands and results.
+    pub places: Places,
     /// The weights that [`Region::Weight`] numbers stand for.
     pub weights: Vec<TensorId>,
     /// The state tensors that [`Region::State`] numbers stand for.
@@ -25,143 +44,166 @@ pub struct Lowered {
 }
 
 struct Lowerer<'a> {
-    graph: &'a Graph,
-    devices: &'a [PlanDevice],
-    residence: &'a Residence,
-    placement: &'a Placement,
+    facts: &'a Facts<'a>,
     arrivals: &'a [Arrival],
     temporaries: &'a [Layout],
     memory: &'a MemoryPlan,
     weights: Vec<TensorId>,
     states: Vec<TensorId>,
-    numbers: HashMap<TensorId, Region>,
+    numbers: TensorMap<Option<Region>>,
 }
 
 /// Gives every operation its places in memory.
+///
+/// # Errors
+/// A value without memory, or one that overlaps the result of its operation: the tables of the
+/// stages before do not fit each other.
 pub fn lower(
-    graph: &Graph,
-    devices: &[PlanDevice],
-    residence: &Residence,
-    placement: &Placement,
+    facts: &Facts<'_>,
     arrivals: &[Arrival],
     selected: &Selected,
     memory: &MemoryPlan,
-) -> Lowered {
+) -> Result<Lowered, PlanError> {
+    let operations = &selected.operations;
     let mut lowerer = Lowerer {
-        graph,
-        devices,
-        residence,
-        placement,
+        facts,
         arrivals,
         temporaries: &selected.temporaries,
         memory,
         weights: Vec::new(),
         states: Vec::new(),
-        numbers: HashMap::new(),
+        numbers: TensorMap::filled(None, facts.graph.len()),
     };
-    let steps = selected
-        .ranges
-        .iter()
-        .map(|range| selected.operations[range.clone()].iter().map(|op| lowerer.step(op)).collect())
-        .collect();
+    let mut places = Places {
+        results: Vec::with_capacity(operations.len()),
+        sources: Vec::with_capacity(operations.values.len()),
+    };
+    for entry in &operations.entries {
+        let dst = lowerer.locate(entry.dst)?;
+        for source in operations.values.get(entry.sources.clone()).unwrap_or_default() {
+            let Some(value) = *source else {
+                places.sources.push(None);
+                continue;
+            };
+            let mut located = lowerer.locate(value)?;
+            located.aliasing = lowerer.aliasing((value, located), (entry.dst, dst))?;
+            places.sources.push(Some(located));
+        }
+        places.results.push(dst);
+    }
     // What only a copy reads needs a number, too.
     for arrival in arrivals {
-        let root = graph.root(arrival.tensor);
-        if residence.of(root).is_some() {
-            lowerer.external(root);
+        let root = facts.graph.root(arrival.tensor);
+        if facts.external(root) != External::No {
+            lowerer.number(root);
         }
     }
-    Lowered { steps, weights: lowerer.weights, states: lowerer.states }
+    Ok(Lowered { places, weights: lowerer.weights, states: lowerer.states })
+}
+
+fn in_chunk(chunk: usize, offset_bytes: usize) -> Located {
+    let region = Region::Chunk(u32::try_from(chunk).unwrap_or(u32::MAX));
+    Located { region, offset_bytes, aliasing: Aliasing::Disjoint }
 }
 
 impl Lowerer<'_> {
-    fn step(&mut self, operation: &Operation) -> Step {
-        let dst = self.operand(operation.dst);
-        let name = match (operation.nodes.last(), operation.dst) {
-            (Some(&node), _) => self.graph.tensor(node).name.clone(),
-            (None, Value::Temporary(number)) => format!("temporary.{number}"),
-            (None, Value::Tensor(_) | Value::Arrival(_)) => String::new(),
-        };
-        let sources = operation.sources.iter().map(|source| {
-            source.map(|value| {
-                let mut operand = self.operand(value);
-                operand.aliasing = aliasing(&operand, &dst);
-                operand
-            })
-        });
-        let sources = sources.collect();
-        Step { name, op: operation.op, dst, sources }
-    }
-
-    fn operand(&mut self, value: Value) -> Operand {
+    fn locate(&mut self, value: Value) -> Result<Located, PlanError> {
+        let graph = self.facts.graph;
         match value {
-            Value::Tensor(id) => self.tensor(id),
-            Value::Arrival(index) => {
-                let arrival = self.arrivals[index.0];
-                let device = &self.devices[arrival.device.0];
-                let layout = *self.graph.layout(arrival.tensor);
-                in_chunk(self.memory.arrivals[index.0], layout, &device.buffer_type)
+            Value::Tensor(id) => {
+                let root = graph.root(id);
+                let within = if root == id { 0 } else { graph.root_offset(id) };
+                match self.memory.tensors[root] {
+                    Slot::Fresh(place) | Slot::Reuses { place, .. } => {
+                        Ok(in_chunk(place.chunk, place.offset_bytes + within))
+                    }
+                    Slot::External => Ok(Located {
+                        region: self.number(root),
+                        offset_bytes: within,
+                        aliasing: Aliasing::Disjoint,
+                    }),
+                    Slot::None | Slot::Within { .. } => {
+                        let name = &graph.tensor(id).name;
+                        Err(PlanError::Blueprint(format!("{name:?} has no memory")))
+                    }
+                }
+            }
+            Value::Copy(index, id) => {
+                let place = self.memory.arrivals[index.0];
+                let start = graph.root_offset(self.arrivals[index.0].tensor);
+                let within = graph.root_offset(id).saturating_sub(start);
+                Ok(in_chunk(place.chunk, place.offset_bytes + within))
             }
             Value::Temporary(number) => {
                 let place = self.memory.temporaries[number];
-                let pool = &self.memory.pools[self.memory.chunks[place.chunk].0];
-                in_chunk(place, self.temporaries[number], &pool.buffer_type)
+                Ok(in_chunk(place.chunk, place.offset_bytes))
             }
         }
     }
 
-    fn tensor(&mut self, id: TensorId) -> Operand {
-        let layout = *self.graph.layout(id);
-        let root = self.graph.root(id);
-        if let Some(kind) = self.residence.of(root) {
-            return Operand {
-                region: self.external(root),
-                offset_bytes: self.graph.root_offset(id),
-                layout,
-                buffer_type: Arc::clone(kind),
-                aliasing: Aliasing::Disjoint,
-            };
-        }
-        let place = self.memory.locate(id);
-        let device = self.placement.device(root);
-        // The allocator gave every value of an operation a place on a placed device.
-        let (Some(place), Some(device)) = (place, device) else {
-            unreachable!("{id} of graph {:?} has no memory", self.graph.name());
-        };
-        in_chunk(place, layout, &self.devices[device.0].buffer_type)
-    }
-
-    fn external(&mut self, root: TensorId) -> Region {
+    fn number(&mut self, root: TensorId) -> Region {
         let (weights, states) = (&mut self.weights, &mut self.states);
-        let is_state = self.graph.tensor(root).origin == Origin::State;
-        *self.numbers.entry(root).or_insert_with(|| {
+        let is_state = self.facts.external(root) == External::State;
+        *self.numbers[root].get_or_insert_with(|| {
             let list = if is_state { states } else { weights };
             list.push(root);
             let number = u32::try_from(list.len() - 1).unwrap_or(u32::MAX);
             if is_state { Region::State(number) } else { Region::Weight(number) }
         })
     }
-}
 
-fn in_chunk(place: Place, layout: Layout, buffer_type: &Arc<dyn BufferType>) -> Operand {
-    Operand {
-        region: Region::Chunk(u32::try_from(place.chunk).unwrap_or(u32::MAX)),
-        offset_bytes: place.offset_bytes,
-        layout,
-        buffer_type: Arc::clone(buffer_type),
-        aliasing: Aliasing::Disjoint,
+    fn layout(&self, value: Value) -> &Layout {
+        match value {
+            Value::Tensor(id) | Value::Copy(_, id) => self.facts.graph.layout(id),
+            Value::Temporary(number) => &self.temporaries[number],
+        }
     }
-}
 
-fn aliasing(source: &Operand, dst: &Operand) -> Aliasing {
-    let end = |operand: &Operand| operand.offset_bytes + operand.layout.extent_bytes();
-    let apart = source.region != dst.region
-        || end(source) <= dst.offset_bytes
-        || end(dst) <= source.offset_bytes;
-    if apart {
-        return Aliasing::Disjoint;
+    /// The bytes that a value may take, if that is known without a look at its layout.
+    fn reserved(&self, (value, located): (Value, Located)) -> Option<Range<usize>> {
+        let Value::Tensor(id) = value else { return None };
+        match self.memory.tensors[id] {
+            Slot::Fresh(place) | Slot::Reuses { place, .. } => {
+                Some(located.offset_bytes..located.offset_bytes + place.bytes)
+            }
+            Slot::None | Slot::External | Slot::Within { .. } => None,
+        }
     }
-    let same = source.offset_bytes == dst.offset_bytes && source.layout == dst.layout;
-    assert!(same, "a source overlaps the destination of its step: {source:?} and {dst:?}");
-    Aliasing::SameAsDst
+
+    fn aliasing(
+        &self,
+        source: (Value, Located),
+        dst: (Value, Located),
+    ) -> Result<Aliasing, PlanError> {
+        if source.1.region != dst.1.region {
+            return Ok(Aliasing::Disjoint);
+        }
+        let apart = |a: Range<usize>, b: Range<usize>| a.end <= b.start || b.end <= a.start;
+        if let (Some(a), Some(b)) = (self.reserved(source), self.reserved(dst))
+            && apart(a, b)
+        {
+            return Ok(Aliasing::Disjoint);
+        }
+        let exact = |(value, located): (Value, Located)| {
+            let start = located.offset_bytes;
+            start..start + self.layout(value).extent_bytes()
+        };
+        if apart(exact(source), exact(dst)) {
+            return Ok(Aliasing::Disjoint);
+        }
+        let same_start = source.1.offset_bytes == dst.1.offset_bytes;
+        if same_start && self.layout(source.0) == self.layout(dst.0) {
+            return Ok(Aliasing::SameAsDst);
+        }
+        let (source, dst) = (self.name(source.0), self.name(dst.0));
+        Err(PlanError::Blueprint(format!("{source} overlaps {dst}, which is computed from it")))
+    }
+
+    fn name(&self, value: Value) -> String {
+        match value {
+            Value::Tensor(id) => format!("{:?}", self.facts.graph.tensor(id).name),
+            Value::Copy(_, id) => format!("a copy of {:?}", self.facts.graph.tensor(id).name),
+            Value::Temporary(number) => format!("temporary {number}"),
+        }
+    }
 }

@@ -16,8 +16,11 @@
 //! [`verify`](mod@verify) checks the result and shares no code with the stages.
 
 pub mod allocate;
+mod arrivals;
 pub mod assign;
 mod assign_cost;
+pub mod facts;
+mod fuse;
 mod judge;
 mod leaves;
 pub mod limits;
@@ -29,29 +32,30 @@ pub mod report;
 mod rough;
 pub mod select;
 pub mod split;
+mod steps;
 pub mod strategy;
 pub mod verify;
 
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use tensoryard_graph::{Graph, Layout, Origin, TensorId};
 
-pub use allocate::{MemoryPlan, Pool, Slot};
+pub use allocate::{Chunk, MemoryPlan, Place, Pool, Slot};
 pub use assign::{Assignment, Home, assign, assign_around};
+pub use facts::{Facts, Kind, Memory};
 pub use limits::{MemoryLimits, MemoryUse};
+pub use lower::{Located, Places};
 pub use pins::{DeviceSelector, NamedPin, PinSyntax, Pins};
-pub use place::{Pin, Placement, Reason};
+pub use place::{Pin, Placement, Reason, Wishes};
 pub use predict::{CopyTime, DeviceTime, Prediction, SplitTime, predict};
-pub use select::{Operation, Value};
+pub use select::{Operation, OperationEntry, Operations, Value};
 pub use split::{Arrival, ArrivalIndex, Split};
 pub use strategy::Strategy;
 
 use crate::exec::Route;
 use crate::identity::Identity;
-use crate::{
-    Backend, BufferType, Device, PlanError, Program, State, Step, Weights, same_buffer_type,
-};
+use crate::{Backend, BufferType, Device, PlanError, Program, State, Weights, same_buffer_type};
 
 /// Position of a device in the list that planning was given; 0 has the highest priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -82,6 +86,13 @@ pub struct PlanOptions {
     /// How fast the devices are, in their order, for predictions. A device without an entry is
     /// asked.
     pub rates: Vec<crate::DeviceRates>,
+    /// Computed tensors and views whose values are wanted while the graph runs: see
+    /// [`split::split`].
+    pub observed: Vec<TensorId>,
+    /// Whether inputs, arrivals and outputs get chunks of their own, so that runs can overlap.
+    pub staged: bool,
+    /// Whether ops with weights in host memory may go to a faster device that wants them.
+    pub offload: bool,
 }
 
 impl Default for PlanOptions {
@@ -93,6 +104,9 @@ impl Default for PlanOptions {
             limits: MemoryLimits::default(),
             strategy: Strategy::default(),
             rates: Vec::new(),
+            observed: Vec::new(),
+            staged: false,
+            offload: false,
         }
     }
 }
@@ -195,8 +209,10 @@ pub struct PlanSplit {
     pub device: DeviceIndex,
     /// Tensors copied in before the steps run.
     pub arrivals: Vec<ArrivalIndex>,
-    /// The steps in order.
-    pub steps: Vec<Step>,
+    /// The steps in order, as numbers of operations: see [`Blueprint::steps`].
+    pub steps: Range<usize>,
+    /// Tensors whose values are wanted as they are behind the steps, in graph order.
+    pub observed: Vec<TensorId>,
 }
 
 /// Everything that planning decides about a graph, before any device compiles or allocates.
@@ -217,7 +233,9 @@ pub struct Blueprint {
     /// Layouts of temporaries that no tensor of the graph stands for.
     pub temporaries: Vec<Layout>,
     /// The operations of all splits in order, before they were given places in memory.
-    pub operations: Vec<Operation>,
+    pub operations: Operations,
+    /// Where the operands of the operations lie.
+    pub places: Places,
     /// Compute memory.
     pub memory: MemoryPlan,
     /// The splits in order.
@@ -257,9 +275,9 @@ impl Plan {
     /// A device that refuses a step that it claimed to support.
     pub fn compile(blueprint: Blueprint, backends: &[Box<dyn Backend>]) -> Result<Self, PlanError> {
         let mut programs = Vec::with_capacity(blueprint.splits.len());
-        for split in &blueprint.splits {
+        for (number, split) in blueprint.splits.iter().enumerate() {
             let backend = backends.get(split.device.0).ok_or(PlanError::NoDevice)?;
-            programs.push(backend.compile(&split.steps)?);
+            programs.push(backend.compile(&blueprint.steps(number)?)?);
         }
         let route = Route::new(&blueprint)?;
         Ok(Self { blueprint, programs, route, identity: Identity::default() })
@@ -298,20 +316,23 @@ pub fn draft(
 ) -> Result<Blueprint, PlanError> {
     check_devices(devices)?;
     let pins = pins::all(graph, devices, options)?;
+    let facts = Facts::new(graph, devices, &residence);
+    let wishes = Wishes { pins: &pins, offload: options.offload };
     let placement = match options.strategy {
-        Strategy::Priority => place::place(graph, devices, &residence, &pins)?,
-        Strategy::Cost => strategy::place_by_cost(graph, devices, &residence, &pins, options)?,
+        Strategy::Priority => place::place(&facts, wishes)?,
+        Strategy::Cost => strategy::place_by_cost(&facts, wishes, options)?,
     };
-    let (splits, arrivals) = split::split(graph, devices, &residence, &placement);
-    let selected =
-        select::select(graph, devices, &residence, &placement, &splits, &arrivals, options.fusion);
-    let memory = allocate::allocate(graph, devices, &placement, &arrivals, &selected)?;
+    let held = facts.memory(&placement);
+    let splits = split::split(&facts, &placement, &held, &options.observed);
+    let selected = select::select(&facts, &held, &splits, options.fusion);
+    let memory = allocate::allocate(&facts, &held, &splits, &selected, options.staged)?;
     limits::check(devices, &residence, &memory, &options.limits)?;
-    let lowered =
-        lower::lower(graph, devices, &residence, &placement, &arrivals, &selected, &memory);
-    let splits = splits.into_iter().zip(lowered.steps);
-    let splits =
-        splits.map(|(Split { device, arrivals, .. }, steps)| PlanSplit { device, arrivals, steps });
+    let lowered = lower::lower(&facts, &splits.arrivals, &selected, &memory)?;
+    let arrivals = splits.arrivals;
+    let splits = splits.splits.into_iter().zip(selected.ranges).map(|(split, steps)| {
+        let Split { device, arrivals, observed, .. } = split;
+        PlanSplit { device, arrivals, steps, observed }
+    });
     Ok(Blueprint {
         graph: Arc::clone(graph),
         devices: devices.to_vec(),
@@ -321,6 +342,7 @@ pub fn draft(
         arrivals,
         temporaries: selected.temporaries,
         operations: selected.operations,
+        places: lowered.places,
         memory,
         weights: lowered.weights,
         states: lowered.states,
@@ -363,4 +385,19 @@ fn check_devices(devices: &[PlanDevice]) -> Result<(), PlanError> {
 pub(crate) fn can_use(device: &PlanDevice, buffer_type: &dyn BufferType) -> bool {
     same_buffer_type(&*device.buffer_type, buffer_type)
         || device.device.supports_buffer_type(buffer_type)
+}
+
+/// The kind of memory that a placed tensor lies in.
+pub(crate) fn memory_of<'a>(
+    graph: &Graph,
+    devices: &'a [PlanDevice],
+    residence: &'a Residence,
+    placement: &Placement,
+    id: TensorId,
+) -> Option<&'a dyn BufferType> {
+    let root = graph.root(id);
+    if let Some(kind) = residence.of(root) {
+        return Some(&**kind);
+    }
+    placement.device(root).map(|device| &*devices[device.0].buffer_type)
 }

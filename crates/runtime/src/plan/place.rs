@@ -5,295 +5,122 @@
 //! and few changes of device, by adjacency in graph order. Accepted weakness: adjacency is not
 //! time; a run of small ops may stay on a slow device because its neighbours are there.
 
-use std::collections::HashMap;
+mod check;
+mod placement;
 
-use tensoryard_graph::ops::{Copy, Op};
-use tensoryard_graph::{Graph, Layout, Origin, TensorId, TensorMap};
+use tensoryard_graph::{Node, TensorId};
 
-use super::{DeviceIndex, PlanDevice, Residence, can_use};
-use crate::{BufferType, OpCase, PlanError, StepOp};
+pub use placement::{Pin, Placement, Reason};
 
-/// Why a tensor is placed where it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reason {
-    /// The user said so.
-    Pinned,
-    /// A leaf, or an op that writes one: the memory is there already.
-    InMemory,
-    /// A view follows the tensor whose memory it looks into.
-    BaseOfView,
-    /// A graph input goes to the last device.
-    Input,
-    /// The weight that is this operand is there.
-    Weight(usize),
-    /// A neighbour earlier in the graph is there.
-    GrownDown,
-    /// A neighbour later in the graph is there.
-    GrownUp,
-    /// A device of higher priority uses the same memory.
-    Upgraded,
-    /// Most sources can be read there.
-    MostReadableSources,
-    /// The first device that runs the op.
-    FirstAble,
-    /// The run is predicted to end soonest this way.
-    Predicted,
-    /// Nothing reads the tensor.
-    Unused,
-}
+use super::facts::{External, Facts, Memory, Support};
+use super::{DeviceIndex, Kind};
+use crate::PlanError;
 
-impl Reason {
-    /// The reason in words, for reports.
-    pub fn text(self) -> String {
-        match self {
-            Reason::Pinned => "pinned".to_owned(),
-            Reason::InMemory => "in memory".to_owned(),
-            Reason::BaseOfView => "base of view".to_owned(),
-            Reason::Input => "input".to_owned(),
-            Reason::Weight(operand) => format!("weight {operand}"),
-            Reason::GrownDown => "grown down".to_owned(),
-            Reason::GrownUp => "grown up".to_owned(),
-            Reason::Upgraded => "upgraded".to_owned(),
-            Reason::MostReadableSources => "most readable sources".to_owned(),
-            Reason::FirstAble => "first able".to_owned(),
-            Reason::Predicted => "predicted".to_owned(),
-            Reason::Unused => "unused".to_owned(),
-        }
-    }
-}
-
-/// A tensor whose device the user fixed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Pin {
-    /// The tensor.
-    pub tensor: TensorId,
-    /// Its device.
-    pub device: DeviceIndex,
-}
-
-/// The device of each tensor, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placement {
-    devices: TensorMap<Option<(DeviceIndex, Reason)>>,
-}
-
-impl Placement {
-    /// The device of a live tensor; `None` for one that nothing reads.
-    pub fn device(&self, id: TensorId) -> Option<DeviceIndex> {
-        self.devices[id].map(|(device, _)| device)
-    }
-
-    /// Why the tensor is there.
-    pub fn reason(&self, id: TensorId) -> Reason {
-        self.devices[id].map_or(Reason::Unused, |(_, reason)| reason)
-    }
-
-    /// States another reason for where a placed tensor is.
-    pub(super) fn restate(&mut self, id: TensorId, reason: Reason) {
-        if let Some((_, stated)) = &mut self.devices[id] {
-            *stated = reason;
-        }
-    }
+/// What placement is told besides the facts.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wishes<'a> {
+    /// Tensors whose device is fixed.
+    pub pins: &'a [Pin],
+    /// Whether faster devices may take ops over whose weights lie in host memory of the last.
+    pub offload: bool,
 }
 
 struct Placer<'a> {
-    graph: &'a Graph,
-    devices: &'a [PlanDevice],
-    residence: &'a Residence,
-    placed: TensorMap<Option<(DeviceIndex, Reason)>>,
-    /// Live nodes that compute something, in graph order.
-    nodes: Vec<TensorId>,
-    /// Live ops that write into the result of another op, by that result.
-    writers: HashMap<TensorId, Vec<TensorId>>,
+    facts: &'a Facts<'a>,
+    placement: Placement,
+    memory: Memory,
+    support: Support,
+    /// Nodes that write into the result of another op, with that result; sorted by it.
+    writers: Vec<(TensorId, Node)>,
+    /// Nodes without a device.
+    open: usize,
 }
-
-/// The memory that a root is taken to lie in, while it is not placed yet.
-type Assumed<'a> = Option<(TensorId, &'a dyn BufferType)>;
 
 /// Places every live tensor of the graph.
 ///
 /// # Errors
 /// An op that no device runs, memory that no device can use, a pin that cannot be honoured.
-pub fn place(
-    graph: &Graph,
-    devices: &[PlanDevice],
-    residence: &Residence,
-    pins: &[Pin],
-) -> Result<Placement, PlanError> {
+pub fn place(facts: &Facts<'_>, wishes: Wishes<'_>) -> Result<Placement, PlanError> {
+    let graph = facts.graph;
     let mut placer = Placer {
-        graph,
-        devices,
-        residence,
-        placed: TensorMap::filled(None, graph.len()),
-        nodes: graph.live_nodes().collect(),
-        writers: HashMap::new(),
+        facts,
+        placement: Placement::open(graph),
+        memory: facts.resident_memory().clone(),
+        support: Support::new(),
+        writers: Vec::new(),
+        open: graph.nodes().len(),
     };
-    for id in graph.live_nodes() {
-        let root = graph.root(id);
-        if root != id && graph.tensor(root).is_computed() {
-            placer.writers.entry(root).or_default().push(id);
+    for node in graph.nodes().iter().filter(|node| node.root != node.id) {
+        if graph.tensor(node.root).is_computed() {
+            placer.writers.push((node.root, *node));
         }
     }
-    placer.fix_pins(pins)?;
+    placer.writers.sort_by_key(|&(root, node)| (root, node.id));
+    placer.fix_pins(wishes.pins)?;
     placer.fix_memory()?;
-    placer.follow_weights();
+    placer.follow_weights(wishes.offload);
     placer.grow();
     placer.upgrade();
     placer.fill_open()?;
+    placer.follow_consumers();
     placer.follow_bases();
-    Ok(Placement { devices: placer.placed })
+    Ok(placer.placement)
 }
 
-impl Placer<'_> {
-    fn indices(&self) -> impl DoubleEndedIterator<Item = DeviceIndex> + use<> {
-        (0..self.devices.len()).map(DeviceIndex)
+impl<'a> Placer<'a> {
+    fn nodes(&self) -> &'a [Node] {
+        self.facts.graph.nodes()
     }
 
-    /// The kind of memory that a tensor lies in, as far as it is placed.
-    fn memory_of(&self, id: TensorId) -> Option<&dyn BufferType> {
-        self.memory_assuming(id, None)
-    }
-
-    fn memory_assuming<'a>(
-        &'a self,
-        id: TensorId,
-        assumed: Assumed<'a>,
-    ) -> Option<&'a dyn BufferType> {
-        let root = self.graph.root(id);
-        if let Some((of, memory)) = assumed
-            && of == root
-        {
-            return Some(memory);
+    fn set(&mut self, id: TensorId, device: DeviceIndex, reason: Reason) {
+        self.placement.set(id, device, reason);
+        if self.facts.external(id) == External::No {
+            self.memory[id] = Some(self.facts.kind_of_device(device));
         }
-        if let Some(kind) = self.residence.of(root) {
-            return Some(&**kind);
+    }
+
+    fn set_node(&mut self, node: &Node, device: DeviceIndex, reason: Reason) {
+        if self.placement.device(node.id).is_none() {
+            self.open -= 1;
         }
-        self.placed[root].map(|(device, _)| &*self.devices[device.0].buffer_type)
+        self.set(node.id, device, reason);
     }
 
-    /// Whether the device runs the node, as [`PlanError::Unsupported`] text when not.
-    ///
-    /// Sources in memory that the device cannot use are asked about without a kind of memory,
-    /// since they would be copied. A result that later ops write into must lie where they run.
-    fn check(&self, id: TensorId, device: DeviceIndex) -> Result<(), String> {
-        self.check_assuming(id, device, None)?;
-        let memory = &*self.devices[device.0].buffer_type;
-        for &writer in self.writers.get(&id).into_iter().flatten() {
-            let able = self.indices().any(|other| {
-                can_use(&self.devices[other.0], memory)
-                    && self.check_assuming(writer, other, Some((id, memory))).is_ok()
-            });
-            if !able {
-                let name = &self.graph.tensor(writer).name;
-                return Err(format!("no device writes {name:?} into {}", memory.name()));
-            }
+    /// Whether the device runs the node as things are placed now.
+    fn supports(&mut self, node: &Node, device: DeviceIndex) -> bool {
+        let facts = self.facts;
+        if node.written.is_none() && (self.writers.is_empty() || self.writers_of(node).is_empty()) {
+            return self.support.ask(facts, &self.memory, node, device);
         }
-        Ok(())
+        self.check(node, device).is_ok()
     }
 
-    fn check_assuming(
-        &self,
-        id: TensorId,
-        device: DeviceIndex,
-        assumed: Assumed<'_>,
-    ) -> Result<(), String> {
-        let plan_device = &self.devices[device.0];
-        let desc = self.graph.tensor(id);
-        let Some(op) = desc.op() else { return Ok(()) };
-        if let Some(written) = op.writes() {
-            match self.memory_assuming(id, assumed) {
-                Some(memory) if can_use(plan_device, memory) => {}
-                Some(memory) => return Err(format!("cannot use {}", memory.name())),
-                None => return Err("what it writes into is not placed".to_owned()),
-            }
-            for (operand, source) in desc.sources.iter().enumerate() {
-                if let Some(source) = *source
-                    && operand != written
-                    && self.graph.root(source) == self.graph.root(id)
-                {
-                    self.check_copy(source, device, assumed)?;
-                }
-            }
-        }
-        let kinds: Vec<Option<&dyn BufferType>> = desc
-            .sources
-            .iter()
-            .map(|source| source.and_then(|id| self.usable_memory(id, device, assumed)))
-            .collect();
-        let case = OpCase {
-            op: &StepOp::Op(*op),
-            sources: &self.layouts(&desc.sources),
-            buffer_types: &kinds,
-            dst: &desc.layout,
-        };
-        plan_device.device.supports_op(&case).map_err(|unsupported| unsupported.to_string())
-    }
-
-    /// Whether the device can copy a source out of memory that an op writes.
-    fn check_copy(
-        &self,
-        source: TensorId,
-        device: DeviceIndex,
-        assumed: Assumed<'_>,
-    ) -> Result<(), String> {
-        let layout = self.graph.layout(source);
-        let dst = Layout::contiguous(layout.dtype(), layout.shape()).map_err(|e| e.to_string())?;
-        let case = OpCase {
-            op: &StepOp::Op(Op::from(Copy { dtype: layout.dtype() })),
-            sources: &[Some(*layout)],
-            buffer_types: &[self.usable_memory(source, device, assumed)],
-            dst: &dst,
-        };
-        let answer = self.devices[device.0].device.supports_op(&case);
-        answer.map_err(|unsupported| format!("a source lies in what is written: {unsupported}"))
-    }
-
-    fn layouts(&self, sources: &[Option<TensorId>]) -> Vec<Option<Layout>> {
-        sources.iter().map(|source| source.map(|id| *self.graph.layout(id))).collect()
-    }
-
-    fn usable_memory<'a>(
-        &'a self,
-        id: TensorId,
-        device: DeviceIndex,
-        assumed: Assumed<'a>,
-    ) -> Option<&'a dyn BufferType> {
-        self.memory_assuming(id, assumed).filter(|memory| can_use(&self.devices[device.0], *memory))
-    }
-
-    fn supports(&self, id: TensorId, device: DeviceIndex) -> bool {
-        self.check(id, device).is_ok()
-    }
-
-    /// What every device says of a node that none of them runs.
-    fn refusals(&self, id: TensorId) -> String {
-        let said = self.indices().map(|device| {
-            let name = &self.devices[device.0].device.info().name;
-            let answer = self.check(id, device).err().unwrap_or_else(|| "runs it".to_owned());
-            format!("{name}: {answer}")
-        });
-        said.collect::<Vec<_>>().join("; ")
+    /// The first device that can use a kind of memory and run the node.
+    fn first_able(&mut self, node: &Node, kind: Kind) -> Option<DeviceIndex> {
+        let mut devices = self.facts.device_indices();
+        devices.find(|&device| self.facts.can_use(device, kind) && self.supports(node, device))
     }
 
     fn fix_pins(&mut self, pins: &[Pin]) -> Result<(), PlanError> {
+        let graph = self.facts.graph;
         // A result is pinned before what writes into it.
         let mut pins = pins.to_vec();
         pins.sort_by_key(|pin| pin.tensor);
         for pin in pins {
-            if pin.tensor.index() >= self.graph.len() {
+            if pin.tensor.index() >= graph.len() {
                 return Err(PlanError::Pin {
                     tensor: pin.tensor.to_string(),
                     device: format!("device {}", pin.device.0),
-                    reason: format!("graph {:?} has no such tensor", self.graph.name()),
+                    reason: format!("graph {:?} has no such tensor", graph.name()),
                 });
             }
-            let desc = self.graph.tensor(pin.tensor);
+            let desc = graph.tensor(pin.tensor);
             let refuse = |device: String, reason: String| PlanError::Pin {
                 tensor: desc.name.clone(),
                 device,
                 reason,
             };
-            let Some(device) = self.devices.get(pin.device.0) else {
+            let Some(device) = self.facts.devices.get(pin.device.0) else {
                 let number = format!("device {}", pin.device.0);
                 return Err(refuse(number, "there is no such device".to_owned()));
             };
@@ -301,46 +128,69 @@ impl Placer<'_> {
             if desc.view.is_some() && desc.op().is_some_and(|op| op.is_view()) {
                 return Err(refuse(name, "a view is where its base is".to_owned()));
             }
-            if let Some(kind) = self.residence.of(self.graph.root(pin.tensor))
-                && !can_use(device, &**kind)
+            let root = graph.root(pin.tensor);
+            if self.facts.external(root) != External::No
+                && let Some(kind) = self.memory[root]
+                && !self.facts.can_use(pin.device, kind)
             {
-                return Err(refuse(name, format!("it lies in {}", kind.name())));
+                let lies_in = format!("it lies in {}", self.facts.buffer_type(kind).name());
+                return Err(refuse(name, lies_in));
             }
-            if let Err(reason) = self.check(pin.tensor, pin.device) {
-                return Err(refuse(name, reason));
+            // What nothing reads is placed nowhere, pinned or not.
+            if !graph.is_live(pin.tensor) {
+                continue;
             }
-            self.placed[pin.tensor] = Some((pin.device, Reason::Pinned));
+            let position = self.nodes().binary_search_by_key(&pin.tensor, |node| node.id);
+            match position.map(|position| self.nodes()[position]) {
+                Ok(node) => {
+                    if !self.supports(&node, pin.device)
+                        && let Err(reason) = self.check(&node, pin.device)
+                    {
+                        return Err(refuse(name, reason));
+                    }
+                    self.set_node(&node, pin.device, Reason::Pinned);
+                }
+                Err(_) => self.set(pin.tensor, pin.device, Reason::Pinned),
+            }
         }
         Ok(())
     }
 
     /// Leaves, and ops that write into memory which exists.
     fn fix_memory(&mut self) -> Result<(), PlanError> {
-        let last = DeviceIndex(self.devices.len() - 1);
-        for id in self.graph.ids().filter(|&id| self.graph.is_live(id)) {
-            let desc = self.graph.tensor(id);
-            if self.placed[id].is_some() {
+        let facts = self.facts;
+        let last = DeviceIndex(facts.devices.len() - 1);
+        for &leaf in facts.graph.leaves() {
+            if self.placement.device(leaf).is_some() {
                 continue;
             }
-            if desc.origin == Origin::Input {
-                self.placed[id] = Some((last, Reason::Input));
+            if facts.external(leaf) == External::No {
+                self.set(leaf, last, Reason::Input);
+            } else if let Some(kind) = self.memory[leaf] {
+                // Memory that no device can use is copied; the leaf follows who reads it.
+                let able = facts.device_indices().find(|&device| facts.can_use(device, kind));
+                if let Some(device) = able {
+                    self.set(leaf, device, Reason::InMemory);
+                }
+            }
+        }
+        for node in self.nodes() {
+            if node.root == node.id
+                || facts.external(node.root) == External::No
+                || self.placement.device(node.id).is_some()
+            {
                 continue;
             }
-            let Some(kind) = self.residence.of(self.graph.root(id)) else { continue };
-            if desc.op().is_some_and(|op| op.is_view()) {
-                continue;
-            }
-            let able = self.indices().find(|&device| {
-                can_use(&self.devices[device.0], &**kind) && self.supports(id, device)
-            });
-            match able {
-                Some(device) => self.placed[id] = Some((device, Reason::InMemory)),
+            let Some(kind) = self.memory[node.root] else { continue };
+            match self.first_able(node, kind) {
+                Some(device) => self.set_node(node, device, Reason::InMemory),
                 None => {
+                    let desc = facts.graph.tensor(node.id);
                     return Err(PlanError::Fixed {
                         op: desc.origin.name(),
                         tensor: desc.name.clone(),
-                        buffer_type: kind.name().to_owned(),
-                        reasons: self.refusals(id),
+                        buffer_type: facts.buffer_type(kind).name().to_owned(),
+                        reasons: self.refusals(node),
                     });
                 }
             }
@@ -349,47 +199,62 @@ impl Placer<'_> {
     }
 
     /// The first operand that is a weight and attracts decides.
-    fn follow_weights(&mut self) {
-        for position in 0..self.nodes.len() {
-            let id = self.nodes[position];
-            if self.placed[id].is_some() {
+    fn follow_weights(&mut self, offload: bool) {
+        let facts = self.facts;
+        let last = DeviceIndex(facts.devices.len() - 1);
+        for node in self.nodes() {
+            if self.placement.device(node.id).is_some() {
                 continue;
             }
-            let desc = self.graph.tensor(id);
-            let Some(op) = desc.op() else { continue };
-            let weight = op.operands().iter().zip(&desc.sources).enumerate().find_map(
-                |(operand, (spec, source))| {
-                    let root = self.graph.root((*source)?);
-                    let is_weight = self.graph.tensor(root).origin == Origin::Weight;
-                    (spec.attracts && is_weight).then_some((operand, root))
-                },
-            );
-            let Some((operand, root)) = weight else { continue };
-            let Some(kind) = self.residence.of(root) else { continue };
-            let able = self.indices().find(|&device| {
-                can_use(&self.devices[device.0], &**kind) && self.supports(id, device)
+            let mut sources = facts.graph.node_sources(node).iter().enumerate();
+            let is_weight = |root| facts.external(root) == External::Weight;
+            let weight = sources.find_map(|(operand, source)| {
+                let root = source.map(|source| source.root).filter(|&root| is_weight(root))?;
+                self.attracts(node, operand).then_some((operand, root))
             });
-            if let Some(device) = able {
-                self.placed[id] = Some((device, Reason::Weight(operand)));
+            let Some((operand, root)) = weight else { continue };
+            let Some(kind) = self.memory[root] else { continue };
+            let Some(device) = self.first_able(node, kind) else { continue };
+            let operand = u32::try_from(operand).unwrap_or(u32::MAX);
+            let offloads = offload && device == last && facts.buffer_type(kind).is_host();
+            let taker = if offloads { self.taker(node) } else { None };
+            match taker {
+                Some(taker) => self.set_node(node, taker, Reason::Offloaded),
+                None => self.set_node(node, device, Reason::Weight(operand)),
             }
         }
     }
 
+    fn attracts(&self, node: &Node, operand: usize) -> bool {
+        let operands = self.facts.graph.tensor(node.id).op().map(|op| op.operands());
+        operands.and_then(|specs| specs.get(operand)).is_some_and(|spec| spec.attracts)
+    }
+
+    /// The first device before the last that runs the node and wants it.
+    fn taker(&mut self, node: &Node) -> Option<DeviceIndex> {
+        let faster = self.facts.devices.len() - 1;
+        let mut devices = self.facts.device_indices().take(faster);
+        devices.find(|&device| self.supports(node, device) && self.wants(node, device))
+    }
+
     /// Four sweeps: down and up carrying every device but the last, then any.
     fn grow(&mut self) {
-        let last = DeviceIndex(self.devices.len() - 1);
+        let last = DeviceIndex(self.facts.devices.len() - 1);
         for carry_last in [false, true] {
             for (down, reason) in [(true, Reason::GrownDown), (false, Reason::GrownUp)] {
+                if self.open == 0 {
+                    return;
+                }
                 let mut carried: Option<DeviceIndex> = None;
-                for step in 0..self.nodes.len() {
-                    let at = if down { step } else { self.nodes.len() - 1 - step };
-                    let id = self.nodes[at];
-                    match (self.placed[id], carried) {
-                        (Some((device, _)), _) => {
+                let nodes = self.nodes();
+                for step in 0..nodes.len() {
+                    let node = &nodes[if down { step } else { nodes.len() - 1 - step }];
+                    match (self.placement.device(node.id), carried) {
+                        (Some(device), _) => {
                             carried = (carry_last || device != last).then_some(device);
                         }
-                        (None, Some(device)) if self.supports(id, device) => {
-                            self.placed[id] = Some((device, reason));
+                        (None, Some(device)) if self.supports(node, device) => {
+                            self.set_node(node, device, reason);
                         }
                         (None, _) => {}
                     }
@@ -398,44 +263,60 @@ impl Placer<'_> {
         }
     }
 
-    fn readable(&self, source: TensorId, device: DeviceIndex) -> bool {
-        self.memory_of(source).is_some_and(|memory| can_use(&self.devices[device.0], memory))
+    fn readable_sources(&self, node: &Node, device: DeviceIndex) -> (usize, usize) {
+        let sources = self.facts.graph.node_sources(node).iter().flatten();
+        let mut count = (0, 0);
+        for source in sources {
+            let kind = self.memory[source.root];
+            count.0 += usize::from(kind.is_some_and(|kind| self.facts.can_use(device, kind)));
+            count.1 += 1;
+        }
+        count
     }
 
     /// Raises nodes to a device of higher priority that shares the memory, and gives open
     /// nodes the device that can read most of their sources.
     fn upgrade(&mut self) {
-        for position in 0..self.nodes.len() {
-            let id = self.nodes[position];
-            let desc = self.graph.tensor(id);
-            match self.placed[id] {
-                Some((_, Reason::Pinned | Reason::InMemory)) => {}
-                Some((current, _)) => {
-                    let better = self.indices().take(current.0).find(|&device| {
-                        let (a, b) = (&self.devices[device.0], &self.devices[current.0]);
-                        crate::same_buffer_type(&*a.buffer_type, &*b.buffer_type)
-                            && self.supports(id, device)
-                            && desc.present_sources().all(|source| self.readable(source, device))
+        let facts = self.facts;
+        // For each device, whether one of higher priority shares its memory.
+        let kind = |device| facts.kind_of_device(device);
+        let shares: Vec<bool> = facts
+            .device_indices()
+            .map(|of| facts.device_indices().take(of.0).any(|device| kind(device) == kind(of)))
+            .collect();
+        if self.open == 0 && !shares.contains(&true) {
+            return;
+        }
+        for node in self.nodes() {
+            match self.placement.device(node.id) {
+                Some(current) if !shares[current.0] => {}
+                Some(current) => {
+                    let reason = self.placement.reason(node.id);
+                    if matches!(reason, Reason::Pinned | Reason::InMemory) {
+                        continue;
+                    }
+                    let better = facts.device_indices().take(current.0).find(|&device| {
+                        let (readable, all) = self.readable_sources(node, device);
+                        kind(device) == kind(current)
+                            && readable == all
+                            && self.supports(node, device)
                     });
                     if let Some(device) = better {
-                        self.placed[id] = Some((device, Reason::Upgraded));
+                        self.set_node(node, device, Reason::Upgraded);
                     }
                 }
                 None => {
-                    let count = |device: DeviceIndex| {
-                        desc.present_sources()
-                            .filter(|&source| self.readable(source, device))
-                            .count()
-                    };
-                    // `max_by_key` keeps the last of equals, so the order is turned round.
-                    let best = self
-                        .indices()
-                        .rev()
-                        .filter(|&device| self.supports(id, device))
-                        .max_by_key(|&device| count(device))
-                        .filter(|&device| count(device) > 0);
-                    if let Some(device) = best {
-                        self.placed[id] = Some((device, Reason::MostReadableSources));
+                    let mut best: Option<(usize, DeviceIndex)> = None;
+                    for device in facts.device_indices() {
+                        let (readable, _) = self.readable_sources(node, device);
+                        if readable > best.map_or(0, |(most, _)| most)
+                            && self.supports(node, device)
+                        {
+                            best = Some((readable, device));
+                        }
+                    }
+                    if let Some((_, device)) = best {
+                        self.set_node(node, device, Reason::MostReadableSources);
                     }
                 }
             }
@@ -443,30 +324,58 @@ impl Placer<'_> {
     }
 
     fn fill_open(&mut self) -> Result<(), PlanError> {
-        for position in 0..self.nodes.len() {
-            let id = self.nodes[position];
-            if self.placed[id].is_some() {
+        if self.open == 0 {
+            return Ok(());
+        }
+        for node in self.nodes() {
+            if self.placement.device(node.id).is_some() {
                 continue;
             }
-            let Some(device) = self.indices().find(|&device| self.supports(id, device)) else {
-                let desc = self.graph.tensor(id);
+            let mut devices = self.facts.device_indices();
+            let Some(device) = devices.find(|&device| self.supports(node, device)) else {
+                let desc = self.facts.graph.tensor(node.id);
                 return Err(PlanError::Unsupported {
                     op: desc.origin.name(),
                     tensor: desc.name.clone(),
-                    reasons: self.refusals(id),
+                    reasons: self.refusals(node),
                 });
             };
-            self.placed[id] = Some((device, Reason::FirstAble));
+            self.set_node(node, device, Reason::FirstAble);
         }
         Ok(())
     }
 
-    /// Views go where their root is, and so do ops that write into an op's result.
+    /// Leaves in memory that no device can use go where their first reader is.
+    fn follow_consumers(&mut self) {
+        let facts = self.facts;
+        let last = DeviceIndex(facts.devices.len() - 1);
+        let leaves = facts.graph.leaves();
+        if leaves.iter().all(|&leaf| self.placement.device(leaf).is_some()) {
+            return;
+        }
+        for node in self.nodes() {
+            let Some(device) = self.placement.device(node.id) else { continue };
+            for source in facts.graph.node_sources(node).iter().flatten() {
+                if self.placement.device(source.root).is_none() {
+                    self.placement.set(source.root, device, Reason::Consumer);
+                }
+            }
+        }
+        for &leaf in leaves {
+            if self.placement.device(leaf).is_none() {
+                self.placement.set(leaf, last, Reason::InMemory);
+            }
+        }
+    }
+
+    /// Views go where their root is.
     fn follow_bases(&mut self) {
-        for id in self.graph.ids().filter(|&id| self.graph.is_live(id)) {
-            let root = self.graph.root(id);
-            if root != id && self.placed[id].is_none() {
-                self.placed[id] = self.placed[root].map(|(device, _)| (device, Reason::BaseOfView));
+        let graph = self.facts.graph;
+        for &view in graph.live_views() {
+            if self.placement.device(view).is_none()
+                && let Some(device) = self.placement.device(graph.root(view))
+            {
+                self.placement.set(view, device, Reason::BaseOfView);
             }
         }
     }

@@ -20,10 +20,9 @@ use std::ops::Range;
 
 use tensoryard_graph::{Graph, Layout, TensorId, TensorMap};
 
-use super::split::memory_of;
 use super::{
-    Arrival, ArrivalIndex, Blueprint, DeviceIndex, Operation, Placement, PlanDevice, Residence,
-    Value,
+    Arrival, ArrivalIndex, Blueprint, DeviceIndex, Operation, Operations, Placement, PlanDevice,
+    Residence, Value, memory_of,
 };
 use crate::rates::{DeviceRates, Work, split_ns, step_ns, transfer_ns};
 
@@ -95,13 +94,11 @@ pub struct Prediction {
 /// Predicts a run of a blueprint. `rates` are those of its devices, in the same order; a device
 /// without rates takes no time.
 pub fn predict(blueprint: &Blueprint, rates: &[DeviceRates]) -> Prediction {
-    let mut start = 0;
     let splits: Vec<Stretch<'_>> = blueprint
         .splits
         .iter()
         .map(|split| {
-            let operations = start..start + split.steps.len();
-            start = operations.end;
+            let operations = split.steps.clone();
             Stretch { device: split.device, arrivals: &split.arrivals, operations }
         })
         .collect();
@@ -132,21 +129,18 @@ pub(super) struct Course<'a> {
     pub placement: &'a Placement,
     pub arrivals: &'a [Arrival],
     pub temporaries: &'a [Layout],
-    pub operations: &'a [Operation],
+    pub operations: &'a Operations,
 }
 
 impl Course<'_> {
     fn layout(&self, value: Value) -> Option<Layout> {
         match value {
-            Value::Tensor(id) => Some(*self.graph.layout(id)),
-            Value::Arrival(index) => {
-                self.arrivals.get(index.0).map(|arrival| *self.graph.layout(arrival.tensor))
-            }
+            Value::Tensor(id) | Value::Copy(_, id) => Some(*self.graph.layout(id)),
             Value::Temporary(number) => self.temporaries.get(number).copied(),
         }
     }
 
-    fn work(&self, operation: &Operation) -> Option<Work> {
+    fn work(&self, operation: &Operation<'_>) -> Option<Work> {
         let sources: Vec<Option<Layout>> = operation
             .sources
             .iter()
@@ -189,15 +183,15 @@ impl Course<'_> {
                 copies.push(CopyTime { arrival: index, queue, bytes, start_ns, end_ns });
             }
             let device = split.device;
-            let operations = &self.operations[split.operations.clone()];
+            let operations = || self.operations.slice(split.operations.clone());
             let mut compute_ns = split_ns(rates_of(device));
-            for operation in operations {
+            for operation in operations() {
                 for source in operation.sources.iter().flatten() {
                     if let Value::Tensor(id) = source {
                         ready = ready.max(written[self.graph.root(*id)]);
                     }
                 }
-                let work = self.work(operation);
+                let work = self.work(&operation);
                 let time = work.map_or(0, |work| step_ns(&work, rates_of(device)));
                 compute_ns = compute_ns.saturating_add(time);
             }
@@ -205,7 +199,7 @@ impl Course<'_> {
             let end_ns = start_ns.saturating_add(compute_ns);
             queue_free[device.0] = end_ns;
             busy[device.0].compute_ns = busy[device.0].compute_ns.saturating_add(compute_ns);
-            for operation in operations {
+            for operation in operations() {
                 if let Value::Tensor(id) = operation.dst {
                     written[self.graph.root(id)] = end_ns;
                 }

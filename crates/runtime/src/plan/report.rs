@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Blueprint, Slot};
-use crate::{Operand, Region};
+use super::{Blueprint, Located, Slot};
+use crate::Region;
 
 impl Blueprint {
     /// The plan as text: devices, memory, and each split with its copies and steps.
@@ -13,11 +13,11 @@ impl Blueprint {
             let (name, kind) = (&device.device.info().name, device.buffer_type.name());
             _ = writeln!(text, "  device {index}: {name}, compute memory {kind}");
         }
-        for (index, (pool, bytes)) in self.memory.chunks.iter().enumerate() {
-            let kind = self.memory.pools[*pool].buffer_type.name();
-            _ = writeln!(text, "  chunk {index}: {bytes} bytes of {kind}");
+        for (index, chunk) in self.memory.chunks.iter().enumerate() {
+            let kind = self.memory.buffer_type(index).map_or("nothing", |kind| kind.name());
+            let staged = if chunk.staged { ", staged" } else { "" };
+            _ = writeln!(text, "  chunk {index}: {} bytes of {kind}{staged}", chunk.bytes);
         }
-        let mut operations = self.operations.iter();
         for (number, split) in self.splits.iter().enumerate() {
             let device = &self.devices[split.device.0].device.info().name;
             _ = writeln!(text, "  split {number} on {device}");
@@ -27,30 +27,53 @@ impl Blueprint {
                 let place = self.memory.arrivals[index.0];
                 let (name, bytes) = (&desc.name, desc.layout.data_bytes());
                 let (chunk, offset) = (place.chunk, place.offset_bytes);
-                _ = writeln!(text, "    copy {device}#{name}: {bytes} bytes to c{chunk}+{offset}");
-            }
-            for step in &split.steps {
-                let sources: Vec<String> = step
-                    .sources
-                    .iter()
-                    .map(|source| source.as_ref().map_or_else(|| "-".to_owned(), place))
-                    .collect();
-                let node = operations.next().and_then(|operation| operation.nodes.last());
-                let reason = node.map_or_else(String::new, |&id| {
-                    format!(" because {}", self.placement.reason(id).text())
-                });
+                let kept = if arrival.kept { ", kept" } else { "" };
+                let version = match arrival.version {
+                    0 => String::new(),
+                    version => format!(" version {version}"),
+                };
                 _ = writeln!(
                     text,
-                    "    {} = {}({}) -> {} {}{reason}",
-                    step.name,
-                    step.op.name(),
-                    sources.join(", "),
-                    place(&step.dst),
-                    step.dst.layout,
+                    "    copy {device}#{name}{version}: {bytes} bytes to c{chunk}+{offset}{kept}"
                 );
+            }
+            for number in split.steps.clone() {
+                self.dump_step(number, &mut text);
+            }
+            for &id in &split.observed {
+                _ = writeln!(text, "    observe {}", self.graph.tensor(id).name);
             }
         }
         text
+    }
+
+    fn dump_step(&self, number: usize, text: &mut String) {
+        let (Some(operation), Some(result)) =
+            (self.operations.get(number), self.places.results.get(number))
+        else {
+            return;
+        };
+        let sources = self.operations.entries[number].sources.clone();
+        let sources: Vec<String> = self
+            .places
+            .sources
+            .get(sources)
+            .unwrap_or_default()
+            .iter()
+            .map(|source| source.as_ref().map_or_else(|| "-".to_owned(), place))
+            .collect();
+        let reason = operation.nodes.last().map_or_else(String::new, |&id| {
+            format!(" because {}", self.placement.reason(id).text())
+        });
+        let layout = self.layout(operation.dst).map_or_else(String::new, ToString::to_string);
+        _ = writeln!(
+            text,
+            "    {} = {}({}) -> {} {layout}{reason}",
+            self.step_name(number).unwrap_or_default(),
+            operation.op.name(),
+            sources.join(", "),
+            place(result),
+        );
     }
 
     /// Bytes of compute memory by kind.
@@ -59,7 +82,8 @@ impl Blueprint {
         pools
             .map(|(number, pool)| {
                 let chunks = self.memory.chunks.iter();
-                let bytes = chunks.filter(|(of, _)| *of == number).map(|(_, bytes)| bytes).sum();
+                let own = chunks.filter(|chunk| chunk.pool == number);
+                let bytes = own.map(|chunk| chunk.bytes).sum();
                 (pool.buffer_type.name().to_owned(), bytes)
             })
             .collect()
@@ -67,11 +91,11 @@ impl Blueprint {
 
     /// Number of tensors that took the memory of another one over.
     pub fn reused_in_place(&self) -> usize {
-        self.memory.tensors.iter().filter(|(_, slot)| matches!(slot, Slot::Reuses(_))).count()
+        self.memory.tensors.iter().filter(|(_, slot)| matches!(slot, Slot::Reuses { .. })).count()
     }
 }
 
-fn place(operand: &Operand) -> String {
+fn place(operand: &Located) -> String {
     let offset = operand.offset_bytes;
     match operand.region {
         Region::Weight(n) => format!("w{n}+{offset}"),

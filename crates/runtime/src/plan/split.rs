@@ -1,15 +1,19 @@
 //! Stage 2: runs of nodes on one device, and the tensors that must be copied in before each.
 //!
 //! Guarantee: the nodes keep graph order, so each tensor is computed before any split that
-//! copies it. A tensor is copied at most once into each device's memory. Accepted weakness:
-//! two views of one tensor are two copies.
+//! copies it. One version of a tensor is copied into each kind of memory at most once, and only
+//! what is read of it. The graph is cut where the device changes, after a node that is observed,
+//! and before a node that needs a copied-in weight when the split has arrivals already, so that
+//! streamed weights can share memory. Accepted weakness: the cut for a weight may stand between
+//! nodes that would be fused.
 
-use std::collections::HashMap;
+use std::ops::Range;
 
 use tensoryard_graph::{Graph, TensorId};
 
-use super::{DeviceIndex, Placement, PlanDevice, Residence, can_use};
-use crate::BufferType;
+pub use super::arrivals::Copies;
+use super::facts::{Facts, Memory};
+use super::{DeviceIndex, Placement};
 
 /// Position in a plan's list of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,12 +22,17 @@ pub struct ArrivalIndex(pub usize);
 /// A tensor that is copied into the memory of a device, layout kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// The tensor.
+    /// The tensor: what is read there, or the root of several views that are.
     pub tensor: TensorId,
-    /// The device that it is copied to.
+    /// The version of the root's memory that is copied. A root stands for any of its versions.
+    pub version: u32,
+    /// The device that it is copied to. Others that use the same kind of memory may read it.
     pub device: DeviceIndex,
     /// The split before which it is copied.
     pub split: usize,
+    /// It copies a graph input, and both keep their memory through the whole run: while the input
+    /// stays the same, the copy is still there in the next run.
+    pub kept: bool,
 }
 
 /// A run of nodes on one device.
@@ -31,61 +40,116 @@ pub struct Arrival {
 pub struct Split {
     /// The device.
     pub device: DeviceIndex,
-    /// The nodes that compute something, in graph order.
-    pub nodes: Vec<TensorId>,
+    /// The nodes that compute something, as positions in [`Graph::nodes`].
+    pub nodes: Range<usize>,
     /// Tensors copied in before the nodes run.
     pub arrivals: Vec<ArrivalIndex>,
+    /// Tensors whose values are wanted as they are behind it, in graph order.
+    pub observed: Vec<TensorId>,
 }
 
-/// The kind of memory that a placed tensor lies in.
-pub(crate) fn memory_of<'a>(
-    graph: &Graph,
-    devices: &'a [PlanDevice],
-    residence: &'a Residence,
-    placement: &Placement,
-    id: TensorId,
-) -> Option<&'a dyn BufferType> {
-    let root = graph.root(id);
-    if let Some(kind) = residence.of(root) {
-        return Some(&**kind);
-    }
-    placement.device(root).map(|device| &*devices[device.0].buffer_type)
+/// The splits of a graph in order, and what is copied for them.
+#[derive(Debug)]
+pub struct Splits {
+    /// The splits.
+    pub splits: Vec<Split>,
+    /// The arrivals, in the order in which they are copied.
+    pub arrivals: Vec<Arrival>,
+    /// Where to look for the copy of a tensor.
+    pub copies: Copies,
 }
 
 /// Cuts the live nodes into splits and finds what has to be copied.
+///
+/// A split ends behind each node of `observed`, and behind the last node before each view of it.
+/// Views that are observed before anything is computed go to a first split without nodes, and a
+/// graph of views only is one such split. Leaves, and what nothing reads, are not observed.
 pub fn split(
-    graph: &Graph,
-    devices: &[PlanDevice],
-    residence: &Residence,
+    facts: &Facts<'_>,
     placement: &Placement,
-) -> (Vec<Split>, Vec<Arrival>) {
+    memory: &Memory,
+    observed: &[TensorId],
+) -> Splits {
+    let graph = facts.graph;
+    let nodes = graph.nodes();
+    let first = DeviceIndex(0);
+    let devices: Vec<DeviceIndex> =
+        nodes.iter().map(|node| placement.device(node.id).unwrap_or(first)).collect();
+    let mut copies = Copies::find(facts, memory, &devices);
+    let observed = observable(graph, observed);
+    let mut observed = observed.as_slice();
     let mut splits: Vec<Split> = Vec::new();
     let mut arrivals: Vec<Arrival> = Vec::new();
-    let mut known: HashMap<(TensorId, DeviceIndex), ArrivalIndex> = HashMap::new();
-    for id in graph.live_nodes() {
-        let Some(device) = placement.device(id) else { continue };
-        if splits.last().is_none_or(|split| split.device != device) {
-            splits.push(Split { device, nodes: Vec::new(), arrivals: Vec::new() });
+    let begin = |device: DeviceIndex, at: usize, observed: Vec<TensorId>| Split {
+        device,
+        nodes: at..at,
+        arrivals: Vec::new(),
+        observed,
+    };
+    let leading = take_before(&mut observed, nodes.first().map(|node| node.id));
+    let first_view = leading.first().or_else(|| graph.live_views().first());
+    if let Some(&view) = first_view
+        && (nodes.is_empty() || !leading.is_empty())
+    {
+        splits.push(begin(placement.device(view).unwrap_or(first), 0, leading));
+    }
+    let mut cut = true;
+    let mut next_read = 0;
+    for (position, &device) in devices.iter().enumerate() {
+        let start = next_read;
+        while copies.reads.get(next_read).is_some_and(|read| read.node == position) {
+            next_read += 1;
+        }
+        let fresh = |copies: &Copies, read: usize| {
+            let copy = copies.copy_of(copies.reads[read]);
+            copies.copies[copy].arrival.is_none().then_some(copy)
+        };
+        let streams = (start..next_read)
+            .any(|read| fresh(&copies, read).is_some_and(|copy| copies.copies[copy].streams));
+        let same = splits.last().is_some_and(|split| {
+            split.device == device && (!streams || split.arrivals.is_empty())
+        });
+        if cut || !same {
+            splits.push(begin(device, position, Vec::new()));
         }
         let number = splits.len() - 1;
-        let desc = graph.tensor(id);
-        let written = desc.op().and_then(|op| op.writes());
-        for (operand, source) in desc.sources.iter().enumerate() {
-            let Some(source) = *source else { continue };
-            let usable = memory_of(graph, devices, residence, placement, source)
-                .is_none_or(|memory| can_use(&devices[device.0], memory));
-            // What an op writes into is never a copy: placement puts the op where the base is.
-            if usable || written == Some(operand) {
-                continue;
-            }
-            known.entry((source, device)).or_insert_with(|| {
-                let index = ArrivalIndex(arrivals.len());
-                arrivals.push(Arrival { tensor: source, device, split: number });
-                splits[number].arrivals.push(index);
-                index
-            });
+        let split = &mut splits[number];
+        for read in start..next_read {
+            let Some(copy) = fresh(&copies, read) else { continue };
+            let index = ArrivalIndex(arrivals.len());
+            let copy = &mut copies.copies[copy];
+            copy.arrival = Some(index);
+            let (tensor, version, kept) = (copy.tensor, copy.version, copy.kept);
+            arrivals.push(Arrival { tensor, version, device, split: number, kept });
+            split.arrivals.push(index);
         }
-        splits[number].nodes.push(id);
+        split.nodes.end = position + 1;
+        let seen = take_before(&mut observed, nodes.get(position + 1).map(|node| node.id));
+        cut = !seen.is_empty();
+        if cut {
+            split.observed = seen;
+        }
     }
-    (splits, arrivals)
+    Splits { splits, arrivals, copies }
+}
+
+/// The live nodes and views among the ids, in order, each once.
+fn observable(graph: &Graph, ids: &[TensorId]) -> Vec<TensorId> {
+    let known = |id: TensorId| id.index() < graph.len();
+    let mut ids: Vec<TensorId> = ids
+        .iter()
+        .copied()
+        .filter(|&id| known(id) && graph.is_live(id) && graph.tensor(id).op().is_some())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    ids
+}
+
+/// Takes the ids before `end`, or all, from the front.
+fn take_before(ids: &mut &[TensorId], end: Option<TensorId>) -> Vec<TensorId> {
+    let count = end.map_or(ids.len(), |end| ids.partition_point(|&id| id < end));
+    let (taken, rest) = ids.split_at(count);
+    *ids = rest;
+    taken.to_vec()
 }

@@ -9,9 +9,9 @@
 
 use super::judge::Judge;
 use super::rough::Rough;
-use super::{DeviceIndex, Pin, Placement, PlanDevice, PlanOptions, Residence, place};
+use super::{DeviceIndex, Facts, Placement, PlanDevice, PlanOptions, Wishes, place};
 use crate::{DeviceRates, PlanError};
-use tensoryard_graph::{Graph, TensorId};
+use tensoryard_graph::TensorId;
 
 /// How devices are chosen for ops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -48,21 +48,21 @@ pub fn rates_of(
 
 /// Places every live tensor so that the run is predicted to end soonest.
 pub(super) fn place_by_cost(
-    graph: &Graph,
-    devices: &[PlanDevice],
-    residence: &Residence,
-    pins: &[Pin],
+    facts: &Facts<'_>,
+    wishes: Wishes<'_>,
     options: &PlanOptions,
 ) -> Result<Placement, PlanError> {
+    let (graph, devices) = (facts.graph, facts.devices);
     let rates = rates_of(devices, options)?;
-    let by_priority = place::place(graph, devices, residence, pins)?;
+    let by_priority = place::place(facts, wishes)?;
     let nodes: Vec<TensorId> = graph.live_nodes().collect();
     if devices.len() < 2 || nodes.is_empty() {
         return Ok(by_priority);
     }
     let left = (MAX_WORK / nodes.len()).clamp(MIN_JUDGEMENTS, MAX_JUDGEMENTS);
-    let mut judge = Judge::new(graph, devices, residence, pins, options, &rates, &nodes, left);
-    let rough = Rough::new(graph, devices, residence, pins, &rates, &nodes, &by_priority);
+    let mut judge = Judge::new(facts, wishes, options, &rates, &nodes, left);
+    let residence = facts.residence;
+    let rough = Rough::new(graph, devices, residence, wishes.pins, &rates, &nodes, &by_priority);
     let limit = judge.makespan(&by_priority);
     let mut starts: Vec<(u64, Vec<DeviceIndex>)> = Vec::new();
     for candidate in rough.candidates() {
@@ -101,7 +101,7 @@ fn improve(
         let runs = stretches(current).into_iter().map(|(start, end)| (start..end).collect());
         let groups: Vec<Vec<usize>> = rough.chains().iter().cloned().chain(runs).collect();
         for group in groups {
-            for device in (0..judge.devices.len()).map(DeviceIndex) {
+            for device in judge.facts.device_indices() {
                 if judge.left() <= stop {
                     return score;
                 }

@@ -10,7 +10,7 @@
 //! 2. Every live node is computed exactly once, by its own step or a fused one; nothing else is.
 //! 3. A step computes what its nodes declare: op, parameters and operands of a single node; for
 //!    a fused step the chain of its nodes, whose inner values nothing else uses.
-//! 4. Operands have the layouts of their tensors.
+//! 4. A temporary has the type and shape of what it is a copy of.
 //! 5. Every byte that a source reads was written as that byte of that tensor and not since
 //!    overwritten. So sources come before readers, and no two live values share memory.
 //! 6. It has the very version that the source names. So reads come before the next write.
@@ -24,11 +24,17 @@
 //! 12. Everything lies inside its chunk, with the padding that its kind of memory asks for.
 //! 13. No chunk is larger than the largest buffer of its kind.
 //! 14. The device supports each step with the layouts and kinds of memory that it gets.
-//! 15. The device can use the memory of every operand, and operands name their kind truly.
+//! 15. The device can use the memory of every operand.
 //! 16. Sources marked disjoint share no byte range with the destination; those marked as the
 //!     destination are the same place and layout, and the op may take them over or writes them.
+//! 17. What is observed of a split is intact when the split has ended, in graph order.
+//! 18. A kept arrival copies a graph input. Nothing else is ever in its memory or that of the
+//!     input, so that both are there in the next run.
+//! 19. Where memory is staged, inputs, arrivals and outputs lie in staged chunks, and nothing
+//!     else does; no byte there belongs to two of them.
 
 mod bytes;
+mod step;
 mod structure;
 mod violation;
 
@@ -38,10 +44,9 @@ use tensoryard_graph::{Layout, Origin, TensorId};
 
 pub use violation::Violation;
 
-use self::bytes::{Contents, Mismatch, Tag};
-use super::allocate::Place;
-use super::{Blueprint, Operation, Slot, Value};
-use crate::{Aliasing, BufferType, OpCase, Operand, Region, Step, StepOp};
+use self::bytes::{Contents, Tag};
+use super::{Blueprint, OperationEntry, Place, Slot, Value};
+use crate::{Region, StepOp};
 
 /// Checks a plan against the catalogue of this module.
 ///
@@ -53,6 +58,8 @@ pub fn verify(plan: &Blueprint) -> Result<(), Vec<Violation>> {
         contents: Contents::default(),
         temporaries: vec![None; plan.temporaries.len()],
         arrived: vec![0; plan.arrivals.len()],
+        staged: plan.memory.chunks.iter().any(|chunk| chunk.staged),
+        outputs: plan.graph.outputs().map(|id| plan.graph.root(id)).collect(),
         violations: Vec::new(),
     };
     if verifier.check_tables() {
@@ -71,6 +78,10 @@ struct Verifier<'a> {
     /// The tensor that each temporary is a copy of, once it is written, with its version.
     temporaries: Vec<Option<TensorId>>,
     arrived: Vec<usize>,
+    /// Whether memory is staged at all.
+    staged: bool,
+    /// Roots of outputs.
+    outputs: HashSet<TensorId>,
     violations: Vec<Violation>,
 }
 
@@ -91,49 +102,60 @@ impl Verifier<'_> {
     fn check_tables(&mut self) -> bool {
         let plan = self.plan;
         let memory = &plan.memory;
-        let steps =
-            plan.splits.iter().flat_map(|split| split.steps.iter().map(|s| (split.device, s)));
-        let steps: Vec<_> = steps.collect();
-        let same_steps = steps.len() == plan.operations.len()
-            && steps.iter().zip(&plan.operations).all(|((device, step), operation)| {
-                *device == operation.device
-                    && step.op == operation.op
-                    && step.sources.len() == operation.sources.len()
-                    && step
-                        .sources
-                        .iter()
-                        .zip(&operation.sources)
-                        .all(|(operand, value)| operand.is_some() == value.is_some())
-            });
+        let operations = &plan.operations;
+        let same_steps = plan.places.results.len() == operations.len()
+            && plan.places.sources.len() == operations.values.len()
+            && operations
+                .values
+                .iter()
+                .zip(&plan.places.sources)
+                .all(|(value, place)| value.is_some() == place.is_some());
+        let whole_entries = operations.entries.iter().all(|entry| {
+            operations.values.get(entry.sources.clone()).is_some()
+                && operations.nodes.get(entry.nodes.clone()).is_some()
+        });
+        let known_nodes = operations.nodes.iter().all(|id| id.index() < plan.graph.len());
+        let mut next = 0;
+        let whole_splits = plan.splits.iter().all(|split| {
+            let entries = operations.entries.get(split.steps.clone());
+            let follows = split.steps.start == next;
+            next = split.steps.end;
+            let same =
+                |entries: &[OperationEntry]| entries.iter().all(|e| e.device == split.device);
+            follows && entries.is_some_and(same)
+        }) && next == operations.len();
         let unique = |ids: &[TensorId], origin: Origin| {
             ids.iter().collect::<HashSet<_>>().len() == ids.len()
                 && ids
                     .iter()
                     .all(|&id| plan.graph.tensor(id).origin == origin && plan.graph.is_live(id))
         };
-        let values = plan.operations.iter().flat_map(|operation| {
-            operation.sources.iter().flatten().chain([&operation.dst]).copied()
-        });
+        let results = operations.entries.iter().map(|entry| entry.dst);
+        let values = operations.values.iter().flatten().copied().chain(results);
         let known_values = values.into_iter().all(|value| match value {
             Value::Tensor(id) => id.index() < plan.graph.len(),
-            Value::Arrival(index) => index.0 < plan.arrivals.len(),
+            Value::Copy(index, id) => {
+                index.0 < plan.arrivals.len() && id.index() < plan.graph.len()
+            }
             Value::Temporary(number) => number < plan.temporaries.len(),
         });
         let places = memory.arrivals.iter().chain(&memory.temporaries).chain(
             memory.tensors.iter().filter_map(|(_, slot)| match slot {
-                Slot::Fresh(place) => Some(place),
-                Slot::None | Slot::External | Slot::Reuses(_) | Slot::Within { .. } => None,
+                Slot::Fresh(place) | Slot::Reuses { place, .. } => Some(place),
+                Slot::None | Slot::External | Slot::Within { .. } => None,
             }),
         );
         let checks = [
             (same_steps, "steps and operations"),
+            (whole_entries && known_nodes, "operations and nodes"),
+            (whole_splits, "splits and operations"),
             (known_values, "operations and values"),
             (unique(&plan.weights, Origin::Weight), "weights"),
             (unique(&plan.states, Origin::State), "states"),
             (plan.arrivals.len() == memory.arrivals.len(), "arrivals and their places"),
             (plan.temporaries.len() == memory.temporaries.len(), "temporaries and their places"),
             (memory.tensors.len() == plan.graph.len(), "slots and tensors"),
-            (memory.chunks.iter().all(|&(pool, _)| pool < memory.pools.len()), "chunks and pools"),
+            (memory.chunks.iter().all(|chunk| chunk.pool < memory.pools.len()), "chunks and pools"),
             (
                 places.into_iter().all(|place| place.chunk < memory.chunks.len()),
                 "places and chunks",
@@ -146,9 +168,9 @@ impl Verifier<'_> {
                 self.report(Violation::Tables { what });
             }
         }
-        for (chunk, &(pool, bytes)) in memory.chunks.iter().enumerate() {
-            let Some(pool) = memory.pools.get(pool) else { continue };
-            let max = pool.buffer_type.max_size();
+        for chunk in 0..memory.chunks.len() {
+            let Some(buffer_type) = memory.buffer_type(chunk) else { continue };
+            let (bytes, max) = (memory.chunks[chunk].bytes, buffer_type.max_size());
             if bytes > max {
                 self.report(Violation::ChunkTooLarge { chunk, bytes, max });
             }
@@ -181,8 +203,8 @@ impl Verifier<'_> {
     }
 
     fn check_place(&mut self, what: String, place: Place, layout: &Layout) {
-        let (pool, size) = self.plan.memory.chunks[place.chunk];
-        let buffer_type = &self.plan.memory.pools[pool].buffer_type;
+        let size = self.plan.memory.chunks[place.chunk].bytes;
+        let Some(buffer_type) = self.plan.memory.buffer_type(place.chunk) else { return };
         let (alignment, needed) = (buffer_type.alignment(), buffer_type.tensor_bytes(layout));
         let end = place.offset_bytes.saturating_add(place.bytes);
         if place.bytes < needed {
@@ -201,16 +223,10 @@ impl Verifier<'_> {
 
     /// Where the slots say that a root lies in compute memory.
     fn resolve(&self, root: TensorId) -> Option<Place> {
-        let mut id = root;
-        // A chain of reuse is no longer than the graph.
-        for _ in 0..=self.plan.graph.len() {
-            match self.plan.memory.tensors[id] {
-                Slot::Fresh(place) => return Some(place),
-                Slot::Reuses(other) => id = other,
-                Slot::None | Slot::External | Slot::Within { .. } => return None,
-            }
+        match self.plan.memory.tensors[root] {
+            Slot::Fresh(place) | Slot::Reuses { place, .. } => Some(place),
+            Slot::None | Slot::External | Slot::Within { .. } => None,
         }
-        None
     }
 
     /// Where a tensor lies, wherever its root lives.
@@ -233,12 +249,13 @@ impl Verifier<'_> {
     }
 
     fn tag(&self, id: TensorId, offset: usize) -> Tag {
+        self.tag_of(id, self.plan.graph.tensor(id).version, offset)
+    }
+
+    fn tag_of(&self, id: TensorId, version: u32, offset: usize) -> Tag {
         let graph = &self.plan.graph;
-        Tag::Root {
-            root: graph.root(id),
-            version: graph.tensor(id).version,
-            start: signed(offset) - signed(graph.root_offset(id)),
-        }
+        let start = signed(offset) - signed(graph.root_offset(id));
+        Tag::Root { root: graph.root(id), version, start }
     }
 
     /// Rule 9; what memory holds before the first split.
@@ -248,6 +265,10 @@ impl Verifier<'_> {
         for id in graph.live_leaves(Origin::Input) {
             match self.home(id) {
                 Some((region, offset)) => {
+                    if let Region::Chunk(chunk) = region {
+                        let end = offset.saturating_add(graph.layout(id).extent_bytes());
+                        self.check_staged(chunk as usize, offset..end, true, || id.to_string());
+                    }
                     let tag = self.tag(id, offset);
                     self.contents.set_elements(region, offset, graph.layout(id), tag);
                 }
@@ -264,292 +285,100 @@ impl Verifier<'_> {
 
     fn walk(&mut self) {
         let plan = self.plan;
-        let mut number = 0;
         for (at, split) in plan.splits.iter().enumerate() {
             for &index in &split.arrivals {
                 self.arrive(at, index.0);
             }
-            for step in &split.steps {
-                self.step(number, step, &plan.operations[number]);
-                number += 1;
+            for number in split.steps.clone() {
+                self.step(number);
+            }
+            self.check_observed(at);
+        }
+    }
+
+    /// Rule 17.
+    fn check_observed(&mut self, split: usize) {
+        let plan = self.plan;
+        let observed = &plan.splits[split].observed;
+        let ordered = observed.windows(2).all(|pair| pair[0] < pair[1]);
+        for &id in observed {
+            let known = id.index() < plan.graph.len() && plan.graph.is_live(id);
+            if !(ordered && known && self.is_intact(id)) {
+                self.report(Violation::NotObservable { split, tensor: id });
             }
         }
     }
 
-    /// Rule 10.
+    /// Whether a tensor is in its memory now, in its version.
+    fn is_intact(&self, id: TensorId) -> bool {
+        self.is_there(id, self.plan.graph.tensor(id).version)
+    }
+
+    fn is_there(&self, id: TensorId, version: u32) -> bool {
+        let graph = &self.plan.graph;
+        match self.home(id) {
+            Some((region, offset)) => {
+                let tag = self.tag_of(id, version, offset);
+                self.contents.check_elements(region, offset, graph.layout(id), tag).is_ok()
+            }
+            // A leaf outside compute memory that no step touches.
+            None => {
+                let root = graph.tensor(graph.root(id));
+                matches!(root.origin, Origin::Weight | Origin::State) && version == 0
+            }
+        }
+    }
+
+    /// Rules 10, 18 and 19, for one arrival.
     fn arrive(&mut self, split: usize, index: usize) {
         let plan = self.plan;
         let Some(arrival) = plan.arrivals.get(index) else {
             return self.report(Violation::WrongArrival { arrival: index, what: "unknown" });
         };
+        let wrong = |what| Violation::WrongArrival { arrival: index, what };
         self.arrived[index] += 1;
         if arrival.split != split || arrival.device != plan.splits[split].device {
-            let what = "it happens before another split";
-            self.report(Violation::WrongArrival { arrival: index, what });
+            self.report(wrong("it happens before another split"));
         }
         let place = plan.memory.arrivals[index];
-        let pool = &plan.memory.pools[plan.memory.chunks[place.chunk].0];
         let kind = plan.devices[arrival.device.0].buffer_type.name();
-        if pool.buffer_type.name() != kind {
-            let what = "it goes to memory of another device";
-            self.report(Violation::WrongArrival { arrival: index, what });
+        if plan.memory.buffer_type(place.chunk).is_none_or(|found| found.name() != kind) {
+            self.report(wrong("it goes to memory of another device"));
         }
-        let layout = plan.graph.layout(arrival.tensor);
-        // Leaves that only arrivals read have no region; nothing overwrites those of version 0.
-        let is_there = match self.home(arrival.tensor) {
-            Some((region, offset)) => {
-                let tag = self.tag(arrival.tensor, offset);
-                self.contents.check_elements(region, offset, layout, tag).is_ok()
-            }
-            None => {
-                let root = plan.graph.tensor(plan.graph.root(arrival.tensor));
-                matches!(root.origin, Origin::Weight | Origin::State)
-                    && plan.graph.tensor(arrival.tensor).version == 0
-            }
-        };
-        if !is_there {
+        if !self.is_there(arrival.tensor, arrival.version) {
             let tensor = arrival.tensor;
             self.report(Violation::ArrivalCopiesOther { arrival: index, tensor });
         }
-        let tag = self.tag(arrival.tensor, place.offset_bytes);
-        self.contents.set_elements(chunk_region(place.chunk), place.offset_bytes, layout, tag);
-    }
-
-    fn step(&mut self, number: usize, step: &Step, operation: &Operation) {
-        let plan = self.plan;
-        let sources: Vec<Option<TensorId>> = operation
-            .sources
-            .iter()
-            .map(|source| {
-                source.and_then(|value| {
-                    structure::tensor_of(value, &plan.arrivals, &self.temporaries)
-                })
-            })
-            .collect();
-        let node = operation.nodes.last().copied();
-        if let Err(what) = structure::check(&plan.graph, operation, &sources) {
-            let node = node.or(sources.first().copied().flatten());
-            if let Some(node) = node {
-                self.report(Violation::WrongOperation { step: number, node, what });
+        let layout = plan.graph.layout(arrival.tensor);
+        let region = chunk_region(place.chunk);
+        let root = plan.graph.root(arrival.tensor);
+        let range = place.offset_bytes..place.offset_bytes.saturating_add(layout.extent_bytes());
+        if arrival.kept {
+            if plan.graph.tensor(root).origin != Origin::Input {
+                self.report(wrong("it is kept, but copies no input"));
+            }
+            if !self.contents.is_untouched(region, range.clone()) {
+                self.report(wrong("it is kept where something else was before"));
             }
         }
-        for operand in step.sources.iter().flatten().chain([&step.dst]) {
-            self.check_operand(number, operand);
-        }
-        self.check_support(number, step, operation);
-        self.check_aliasing(number, step);
-        for (index, operand) in step.sources.iter().enumerate() {
-            if let (Some(operand), Some(value)) = (operand, operation.sources[index]) {
-                self.check_source(number, index, operand, value, sources[index]);
-            }
-        }
-        match operation.dst {
-            Value::Tensor(id) => self.write_tensor(number, step, id),
-            Value::Temporary(temporary) => {
-                self.temporaries[temporary] = sources.first().copied().flatten();
-                let start = signed(step.dst.offset_bytes);
-                let tag = Tag::Temporary { number: temporary, start };
-                self.write_result(step, tag);
-            }
-            Value::Arrival(_) => {
-                if let Some(node) = node {
-                    self.report(Violation::WriteMissesOwner { step: number, node });
-                }
-            }
-        }
+        self.check_staged(place.chunk, range, true, || format!("arrival {index}"));
+        let tag = self.tag_of(arrival.tensor, arrival.version, place.offset_bytes);
+        self.contents.set_elements(region, place.offset_bytes, layout, tag);
     }
 
-    /// Rules 12 and 15, for one operand.
-    fn check_operand(&mut self, step: usize, operand: &Operand) {
-        let plan = self.plan;
-        let leaf = |ids: &[TensorId], n: u32| {
-            let id = *ids.get(n as usize)?;
-            let kind = plan.residence.of(id)?;
-            Some((kind.clone(), plan.graph.layout(id).extent_bytes()))
-        };
-        let region = operand.region;
-        let memory = match region {
-            Region::Weight(n) => leaf(&plan.weights, n),
-            Region::State(n) => leaf(&plan.states, n),
-            Region::Chunk(n) => plan
-                .memory
-                .chunks
-                .get(n as usize)
-                .map(|&(pool, size)| (plan.memory.pools[pool].buffer_type.clone(), size)),
-        };
-        let end = operand.offset_bytes.saturating_add(operand.layout.extent_bytes());
-        let Some((kind, size)) = memory else {
-            let what = format!("step {step}: {region:?}");
-            return self.report(Violation::OutsideMemory { what, end, size: 0 });
-        };
-        if end > size {
-            let what = format!("step {step}: an operand in {region:?}");
-            self.report(Violation::OutsideMemory { what, end, size });
-        }
-        if kind.name() != operand.buffer_type.name() {
-            let claimed = operand.buffer_type.name().to_owned();
-            let found = kind.name().to_owned();
-            self.report(Violation::WrongBufferType { step, region, claimed, found });
-        }
-    }
-
-    /// Rules 14 and 15, for the step.
-    fn check_support(&mut self, number: usize, step: &Step, operation: &Operation) {
-        let plan_device = &self.plan.devices[operation.device.0];
-        let device = &plan_device.device;
-        for operand in step.sources.iter().flatten().chain([&step.dst]) {
-            let kind = &operand.buffer_type;
-            if kind.name() != plan_device.buffer_type.name()
-                && !device.supports_buffer_type(&**kind)
-            {
-                let buffer_type = kind.name().to_owned();
-                self.report(Violation::UnusableMemory { step: number, buffer_type });
-            }
-        }
-        let layouts: Vec<Option<Layout>> =
-            step.sources.iter().map(|source| source.as_ref().map(|s| s.layout)).collect();
-        let buffer_types: Vec<Option<&dyn BufferType>> =
-            step.sources.iter().map(|s| s.as_ref().map(|s| &*s.buffer_type)).collect();
-        let case = OpCase {
-            op: &step.op,
-            sources: &layouts,
-            buffer_types: &buffer_types,
-            dst: &step.dst.layout,
-        };
-        if let Err(unsupported) = device.supports_op(&case) {
-            let reason = unsupported.to_string();
-            self.report(Violation::Unsupported { step: number, reason });
-        }
-    }
-
-    /// Rule 16.
-    fn check_aliasing(&mut self, number: usize, step: &Step) {
-        let range = |operand: &Operand| {
-            operand.offset_bytes..operand.offset_bytes.saturating_add(operand.layout.extent_bytes())
-        };
-        let written = written_operand(&step.op);
-        for (index, source) in step.sources.iter().enumerate() {
-            let Some(source) = source else { continue };
-            let (a, b) = (range(source), range(&step.dst));
-            let apart = source.region != step.dst.region
-                || a.is_empty()
-                || b.is_empty()
-                || a.end <= b.start
-                || b.end <= a.start;
-            let marked = match source.aliasing {
-                Aliasing::Disjoint if apart => continue,
-                Aliasing::Disjoint => "disjoint",
-                Aliasing::SameAsDst => {
-                    let same = source.region == step.dst.region
-                        && source.offset_bytes == step.dst.offset_bytes
-                        && source.layout == step.dst.layout;
-                    let allowed = step.op.may_reuse().contains(&index) || written == Some(index);
-                    if same && allowed {
-                        continue;
-                    }
-                    "as the destination"
-                }
-            };
-            self.report(Violation::WrongAliasing { step: number, source_index: index, marked });
-        }
-    }
-
-    /// Rules 4, 5, 6 and 11, for one source.
-    fn check_source(
+    /// Rule 19, for bytes that a value begins to take.
+    fn check_staged(
         &mut self,
-        step: usize,
-        source_index: usize,
-        operand: &Operand,
-        value: Value,
-        tensor: Option<TensorId>,
+        chunk: usize,
+        range: std::ops::Range<usize>,
+        wanted: bool,
+        what: impl FnOnce() -> String,
     ) {
-        let plan = self.plan;
-        let Some(tensor) = tensor else {
-            let what = "a temporary is read before it is written";
-            let node = plan.operations[step].nodes.last().copied();
-            if let Some(node) = node {
-                self.report(Violation::WrongOperation { step, node, what });
-            }
-            return;
-        };
-        let (layout, wanted) = match value {
-            Value::Temporary(number) => {
-                let start = signed(operand.offset_bytes);
-                (plan.temporaries[number], Tag::Temporary { number, start })
-            }
-            Value::Tensor(_) | Value::Arrival(_) => {
-                (*plan.graph.layout(tensor), self.tag(tensor, operand.offset_bytes))
-            }
-        };
-        let copied = matches!(value, Value::Temporary(_));
-        let alike = layout.shape() == plan.graph.layout(tensor).shape()
-            && layout.dtype() == plan.graph.layout(tensor).dtype();
-        if operand.layout != layout || (copied && !alike) {
-            self.report(Violation::WrongLayout { step, source_index, tensor });
+        let staged = self.plan.memory.chunks[chunk].staged;
+        let shared = staged && !self.contents.is_untouched(chunk_region(chunk), range);
+        if self.staged && (staged != wanted || shared) {
+            self.report(Violation::WronglyStaged { what: what(), chunk });
         }
-        let region = operand.region;
-        let found =
-            self.contents.check_elements(region, operand.offset_bytes, &operand.layout, wanted);
-        if let Err(Mismatch { byte, found }) = found {
-            self.report(match (found, wanted) {
-                (None, _) => Violation::ReadsUnwritten { step, source_index, tensor, region, byte },
-                (
-                    Some(Tag::Root { root: a, version: found, start: s }),
-                    Tag::Root { root: b, version: wanted, start: t },
-                ) if a == b && s == t => {
-                    Violation::ReadsWrongVersion { step, source_index, tensor, wanted, found }
-                }
-                (Some(_), _) => Violation::ReadsOther { step, source_index, tensor, region, byte },
-            });
-        }
-    }
-
-    /// Rules 4 and 7: the effect of a step on memory.
-    fn write_tensor(&mut self, number: usize, step: &Step, id: TensorId) {
-        let plan = self.plan;
-        let graph = &plan.graph;
-        let dst = &step.dst;
-        if dst.layout != *graph.layout(id) {
-            self.report(Violation::WrongResultLayout { step: number, node: id });
-        }
-        let root = graph.root(id);
-        let version = graph.tensor(id).version;
-        if self.home(id) != Some((dst.region, dst.offset_bytes)) {
-            self.report(Violation::WriteMissesOwner { step: number, node: id });
-        }
-        let is_chunk = matches!(dst.region, Region::Chunk(_));
-        let is_state = matches!(dst.region, Region::State(_));
-        match written_operand(&step.op) {
-            None => {
-                if !is_chunk || root != id {
-                    self.report(Violation::WritesForeignMemory { step: number, node: id });
-                }
-                let tag = self.tag(id, dst.offset_bytes);
-                self.write_result(step, tag);
-            }
-            Some(_) => {
-                let leaf = graph.tensor(root).op().is_none();
-                if leaf != is_state || (!is_chunk && !is_state) {
-                    self.report(Violation::WritesForeignMemory { step: number, node: id });
-                }
-                let after = self.tag(id, dst.offset_bytes);
-                if let Tag::Root { root, start, .. } = after {
-                    // Bytes that are not written belong to the new version as they are.
-                    let before = Tag::Root { root, version: version.wrapping_sub(1), start };
-                    self.contents.replace(dst.region, before, after);
-                }
-                self.contents.set_elements(dst.region, dst.offset_bytes, &dst.layout, after);
-            }
-        }
-    }
-
-    /// A new tensor at the destination; the padding behind it is destroyed.
-    fn write_result(&mut self, step: &Step, tag: Tag) {
-        let Operand { region, offset_bytes, layout, buffer_type, .. } = &step.dst;
-        let padded = buffer_type.tensor_bytes(layout);
-        let end = offset_bytes.saturating_add(padded);
-        self.contents.set(*region, *offset_bytes..end, Tag::Padding);
-        self.contents.set_elements(*region, *offset_bytes, layout, tag);
     }
 
     /// Rule 2.
@@ -557,7 +386,7 @@ impl Verifier<'_> {
         let plan = self.plan;
         let mut times: HashMap<TensorId, usize> = HashMap::new();
         for (step, operation) in plan.operations.iter().enumerate() {
-            for &node in &operation.nodes {
+            for &node in operation.nodes {
                 *times.entry(node).or_default() += 1;
                 if !plan.graph.is_live(node) {
                     self.report(Violation::ComputesUnused { step, node });
@@ -572,7 +401,7 @@ impl Verifier<'_> {
         }
     }
 
-    /// Rules 7, 8 and 10, after the last split.
+    /// Rules 7, 8, 10 and 18, after the last split.
     fn check_end(&mut self) {
         let plan = self.plan;
         let graph = &plan.graph;
@@ -583,21 +412,18 @@ impl Verifier<'_> {
             }
         }
         for output in graph.outputs() {
-            let kept = match self.home(output) {
-                Some((region, offset)) => {
-                    let tag = self.tag(output, offset);
-                    let layout = graph.layout(output);
-                    self.contents.check_elements(region, offset, layout, tag).is_ok()
-                }
-                // A leaf outside compute memory that no step touches.
-                None => {
-                    let root = graph.tensor(graph.root(output));
-                    matches!(root.origin, Origin::Weight | Origin::State)
-                        && graph.tensor(output).version == 0
-                }
-            };
-            if !kept {
+            if !self.is_intact(output) {
                 self.report(Violation::OutputLost { output });
+            }
+        }
+        for (index, arrival) in plan.arrivals.iter().enumerate().filter(|(_, a)| a.kept) {
+            let place = plan.memory.arrivals[index];
+            let tag = self.tag_of(arrival.tensor, arrival.version, place.offset_bytes);
+            let (region, layout) = (chunk_region(place.chunk), graph.layout(arrival.tensor));
+            let copy = self.contents.check_elements(region, place.offset_bytes, layout, tag);
+            if copy.is_err() || !self.is_there(arrival.tensor, arrival.version) {
+                let what = "it is kept, but it or its input is overwritten";
+                self.report(Violation::WrongArrival { arrival: index, what });
             }
         }
         for state in graph.live_leaves(Origin::State) {

@@ -231,16 +231,17 @@ fn weights_go_to_the_fast_device_as_far_as_there_is_room() {
         }
         y.output("y");
     });
-    // A is slow and first, B is fast, C holds the input.
-    let devices = devices(vec![rated("A", 0.5, 1.0), rated("B", 100.0, 1.0), rated("C", 0.4, 1.0)]);
+    // A is slow and first, and slower to copy from than to compute on; B is fast, C holds the
+    // input.
+    let devices = devices(vec![rated("A", 0.5, 0.01), rated("B", 100.0, 1.0), rated("C", 0.4, 1.0)]);
     let homes = |options: &PlanOptions| -> Vec<usize> {
         let assignment = plan::assign(&[&graph], &devices, options).unwrap();
         assignment.weights().map(|(_, home)| home.device.0).collect()
     };
     assert_eq!(homes(&options(|_| ())), [0, 0, 0, 0]);
     assert_eq!(homes(&by_cost(|_| ())), [1, 1, 1, 1]);
-    // Three weights of 4 KiB, an operand and a result.
-    let limits = vec![None, Some(5 * 4096), None];
+    // Three weights of 4 KiB, the input that is kept, an operand and a result.
+    let limits = vec![None, Some(6 * 4096), None];
     let found = homes(&by_cost(|o| o.limits.devices = limits));
     assert_eq!(found.iter().filter(|&&device| device == 1).count(), 3, "{found:?}");
 }

@@ -71,7 +71,7 @@ fn memory_that_devices_share_is_counted_once() {
     assert_eq!(uses.len(), 1);
     assert_eq!(uses[0].devices, [DeviceIndex(0), DeviceIndex(1)]);
     assert_eq!(uses[0].limit, Some(700));
-    let compute: usize = blueprint.memory.chunks.iter().map(|(_, bytes)| bytes).sum();
+    let compute: usize = blueprint.memory.chunks.iter().map(|chunk| chunk.bytes).sum();
     assert_eq!(uses[0].compute, compute);
     let tight = options(|o| o.limits.devices = vec![None, Some(100)]);
     let error = draft_on(&graph, &devices, 0, &tight).unwrap_err().to_string();

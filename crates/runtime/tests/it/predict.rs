@@ -11,8 +11,8 @@ use crate::support::full;
 
 fn work_of(graph: &Graph, blueprint: &Blueprint, name: &str) -> Work {
     let name = &graph.tensor(graph.output(name).unwrap()).name;
-    let mut steps = blueprint.splits.iter().flat_map(|split| &split.steps);
-    Work::of_step(steps.find(|step| step.name == *name).unwrap())
+    let mut steps = (0..blueprint.operations.len()).map(|number| blueprint.step(number).unwrap());
+    Work::of_step(&steps.find(|step| step.name == *name).unwrap())
 }
 
 #[test]
@@ -59,12 +59,12 @@ fn a_fused_step_counts_all_its_parts() {
     });
     let devices = devices(vec![full("A")]);
     let blueprint = draft_on(&graph, &devices, 0, &PlanOptions::default()).unwrap();
-    let steps: Vec<_> = blueprint.splits.iter().flat_map(|split| &split.steps).collect();
+    let steps = blueprint.steps(0).unwrap();
     assert_eq!(steps.len(), 1);
     // The product, and one operation each for bias, relu and residual on 12 elements.
     let bytes = 128.0 + 96.0 + 16.0 + 48.0 + 48.0;
     let expected = Work { class: WorkClass::MatrixF32, flops: 192.0 + 36.0, bytes };
-    assert_eq!(Work::of_step(steps[0]), expected);
+    assert_eq!(Work::of_step(&steps[0]), expected);
 }
 
 #[test]

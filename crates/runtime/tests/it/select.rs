@@ -22,7 +22,7 @@ fn fused(graph: &Arc<Graph>, options: ReferenceOptions) -> Plan {
 
 /// The steps as `name of the op → name of the result`.
 fn steps(plan: &Plan) -> Vec<String> {
-    let steps = plan.splits.iter().flat_map(|split| &split.steps);
+    let steps = (0..plan.operations.len()).map(|number| plan.step(number).unwrap());
     steps.map(|step| format!("{} {}", step.op.name(), step.name)).collect()
 }
 

@@ -104,6 +104,13 @@ impl Contents {
         runs(layout).into_iter().try_for_each(|run| ranges.check(shifted(&run, offset), wanted))
     }
 
+    /// Whether nothing was ever written to the bytes.
+    pub(super) fn is_untouched(&self, region: Region, range: Range<usize>) -> bool {
+        let Some(ranges) = self.0.get(&region) else { return true };
+        let before = ranges.0.range(..range.end).next_back();
+        range.is_empty() || before.is_none_or(|(_, &(end, _))| end <= range.start)
+    }
+
     /// Turns one tag of a region into another wherever it stands.
     pub(super) fn replace(&mut self, region: Region, from: Tag, to: Tag) {
         let ranges = self.0.entry(region).or_default();

@@ -3,18 +3,13 @@
 use tensoryard_graph::ops::{Binary, BinaryKind, Unary};
 use tensoryard_graph::{DType, Graph, Op, TensorId};
 
-use crate::plan::{Arrival, Operation, Value};
+use crate::plan::{Operation, Value};
 use crate::{MatrixOp, StepOp};
 
 /// The tensor whose values an operand has.
-pub(super) fn tensor_of(
-    value: Value,
-    arrivals: &[Arrival],
-    temporaries: &[Option<TensorId>],
-) -> Option<TensorId> {
+pub(super) fn tensor_of(value: Value, temporaries: &[Option<TensorId>]) -> Option<TensorId> {
     match value {
-        Value::Tensor(id) => Some(id),
-        Value::Arrival(index) => arrivals.get(index.0).map(|arrival| arrival.tensor),
+        Value::Tensor(id) | Value::Copy(_, id) => Some(id),
         Value::Temporary(number) => temporaries.get(number).copied().flatten(),
     }
 }
@@ -25,7 +20,7 @@ pub(super) fn tensor_of(
 /// The first thing that differs, in words.
 pub(super) fn check(
     graph: &Graph,
-    operation: &Operation,
+    operation: &Operation<'_>,
     sources: &[Option<TensorId>],
 ) -> Result<(), &'static str> {
     let Some((&last, inner)) = operation.nodes.split_last() else {
@@ -114,7 +109,7 @@ fn check_inner(graph: &Graph, node: TensorId) -> Result<(), &'static str> {
 
 fn check_temporary(
     graph: &Graph,
-    operation: &Operation,
+    operation: &Operation<'_>,
     sources: &[Option<TensorId>],
 ) -> Result<(), &'static str> {
     match (operation.op, operation.dst, sources) {

@@ -24,9 +24,6 @@ pub enum Violation {
     /// Rule 4.
     #[error("step {step}, source {source_index}: {tensor} has another layout than the operand")]
     WrongLayout { step: usize, source_index: usize, tensor: TensorId },
-    /// Rule 4.
-    #[error("step {step}: the destination has another layout than {node}")]
-    WrongResultLayout { step: usize, node: TensorId },
     /// Rule 5.
     #[error(
         "step {step}, source {source_index}: byte {byte} of {region:?} is not {tensor}: nothing was written"
@@ -93,10 +90,13 @@ pub enum Violation {
     /// Rule 15.
     #[error("step {step}: the device cannot use {buffer_type}")]
     UnusableMemory { step: usize, buffer_type: String },
-    /// Rule 15.
-    #[error("step {step}: an operand in {region:?} claims to lie in {claimed}, it is {found}")]
-    WrongBufferType { step: usize, region: Region, claimed: String, found: String },
     /// Rule 16.
     #[error("step {step}, source {source_index} is marked {marked}, which is not so")]
     WrongAliasing { step: usize, source_index: usize, marked: &'static str },
+    /// Rule 17.
+    #[error("split {split}: {tensor} is to be observed behind it and is not there")]
+    NotObservable { split: usize, tensor: TensorId },
+    /// Rule 19.
+    #[error("{what} lies in chunk {chunk}: it is staged wrongly, or together with something else")]
+    WronglyStaged { what: String, chunk: usize },
 }
