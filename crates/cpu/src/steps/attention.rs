@@ -3,7 +3,7 @@
 
 use half::f16;
 
-use super::{CpuStep, Failure, rows_of};
+use super::{CpuStep, Failure, chunk, rows_of};
 use crate::kernels::attention::{AnyHeads, Attention, Heads, attention_scratch_len};
 use crate::kernels::rows::AnyRows;
 use crate::program::Context;
@@ -29,9 +29,11 @@ impl CpuStep {
             let offset = self.dst.offset_bytes + self.dst.layout.row_offset([0, 0, batch]);
             let base = context.bases[self.dst.region].0.wrapping_add(offset).cast::<f32>();
             let isa = context.isa;
-            let split = attention.split(self.chunks);
-            context.for_chunks(split.chunks(), |chunk, scratch| {
-                let (head, queries) = split.chunk(chunk);
+            let dims = self.source(Q).layout.shape()[0] + v_dim;
+            let queries = chunk::attention_queries(isa, attention.n_kv(), dims);
+            let split = attention.split(self.chunks).finer(queries);
+            context.for_chunks(split.chunks(), |index, scratch| {
+                let (head, queries) = split.chunk(index);
                 if queries.is_empty() {
                     return;
                 }

@@ -6,6 +6,7 @@
 
 use half::f16;
 
+use super::chunk::CHUNK_ELEMENTS;
 use super::copy::copy_row;
 use super::{CpuStep, Failure};
 use crate::kernels::convert::f16_to_f32_row;
@@ -83,6 +84,9 @@ impl CpuStep {
         let [_, c2, c3, _] = id_place.layout.shape().dims();
         let count = x.layout.shape()[1];
         let n = self.dst.layout.shape()[0];
+        let abort = context.abort;
+        let mut was_aborted = false;
+        let rows_between_looks = CHUNK_ELEMENTS.div_ceil(n.max(1));
         // Two ids may name one row, where the later wins: one member writes all of a batch, in order.
         self.for_ranges(context, b2 * b3, |batches, scratch| {
             for batch in batches {
@@ -91,10 +95,15 @@ impl CpuStep {
                 let mut dst = unsafe { DstView::new(base, &self.dst, own) };
                 let id_row = (batch % b2) % c2 + c2 * ((batch / b2) % c3);
                 for index in 0..count {
+                    was_aborted |= index % rows_between_looks == 0 && abort.is_aborted();
+                    if was_aborted {
+                        return;
+                    }
                     let to = batch * rows + ids.get(index, id_row);
                     copy_row(isa, src, batch * count + index, &mut dst, to, &mut scratch[..n]);
                 }
             }
-        })
+        })?;
+        if was_aborted { Err(Failure::Aborted) } else { Ok(()) }
     }
 }

@@ -12,7 +12,8 @@ use tensoryard_graph::Op;
 use tensoryard_graph::ops::{Conv1d, UnaryKind};
 use tensoryard_runtime::{MatrixOp, StepOp};
 
-use super::{CpuStep, Failure, rows_of};
+use super::{CpuStep, Failure, chunk, rows_of};
+use crate::Isa;
 use crate::kernels::mat_mul::{
     Activation, Epilogue, MatMulSplit, Residual, mat_mul, mat_mul_scratch_len, mat_mul_unpacked,
     unpacked_scratch_len,
@@ -22,9 +23,6 @@ use crate::pack::{PANEL_ROWS, Panels};
 use crate::program::Context;
 use crate::span::DstRows;
 use crate::view::{Place, SrcView, Stored, panels};
-
-/// Work of one chunk: small enough that the abort signal is seen soon.
-const CHUNK_FLOPS: f64 = 200e6;
 
 /// Operands of a fused matrix step.
 const WEIGHT: usize = 0;
@@ -212,11 +210,17 @@ impl CpuStep {
         )
     }
 
-    fn split(&self, product: &Product<'_>, k: usize) -> MatMulSplit {
-        let flops = 2.0 * product.m as f64 * product.n as f64 * k as f64;
-        let parts = self.chunks.max((flops / CHUNK_FLOPS) as usize);
-        let parts = if self.is_shared { parts.next_multiple_of(self.chunks) } else { parts };
-        MatMulSplit::new(product.n, product.m.div_ceil(PANEL_ROWS), parts)
+    fn split(&self, isa: Isa, product: &Product<'_>, k: usize) -> MatMulSplit {
+        let element_bytes = match product.weight {
+            Weight::Packed(panels) => panels.panel_type().element_bytes(),
+            Weight::Plain(AnyRows::F16(_)) => size_of::<f16>(),
+            Weight::Plain(AnyRows::F32(_)) => size_of::<f32>(),
+        };
+        let small = chunk::mat_mul_chunks(isa, [product.m, product.n, k], element_bytes);
+        // A multiple, so that all members have done as much at the end.
+        let parts = small.next_multiple_of(self.chunks);
+        MatMulSplit::new(product.n, product.m.div_ceil(PANEL_ROWS), self.chunks)
+            .finer(chunk::block_rows(k), parts)
     }
 
     fn multiply(
@@ -226,9 +230,9 @@ impl CpuStep {
         rows: &Rows<'_>,
     ) -> Result<(), Failure> {
         let isa = context.isa;
-        let split = self.split(product, rows.k());
-        context.for_chunks(split.chunks(), |chunk, scratch| {
-            let (n, panel_range) = split.chunk(chunk);
+        let split = self.split(isa, product, rows.k());
+        context.for_chunks(split.chunks(), |index, scratch| {
+            let (n, panel_range) = split.chunk(index);
             product.part(isa, n.clone(), panel_range, &rows.slice(n), scratch);
         })
     }
@@ -253,9 +257,9 @@ impl CpuStep {
         };
         let inner = start..end;
         let isa = context.isa;
-        let split = self.split(product, k);
-        context.for_chunks(split.chunks(), |chunk, scratch| {
-            let (n, panel_range) = split.chunk(chunk);
+        let split = self.split(isa, product, k);
+        context.for_chunks(split.chunks(), |index, scratch| {
+            let (n, panel_range) = split.chunk(index);
             let (window, scratch) = scratch.split_at_mut(k);
             for frame in n.clone().filter(|frame| !inner.contains(frame)) {
                 window.fill(0.0);
@@ -284,7 +288,7 @@ impl Product<'_> {
     /// Computes the columns of `panels` of the result rows `n`.
     fn part(
         &self,
-        isa: crate::Isa,
+        isa: Isa,
         n: Range<usize>,
         panel_range: Range<usize>,
         rows: &Rows<'_>,

@@ -6,6 +6,7 @@
 //! planner marked how sources lie to the destination.
 
 mod attention;
+mod chunk;
 mod copy;
 mod elementwise;
 mod index;
@@ -48,7 +49,10 @@ pub(crate) struct CpuStep {
     sources: Vec<Option<Place>>,
     is_shared: bool,
     scratch_len: usize,
+    /// Parts for the team: the number of its members, or 1.
     chunks: usize,
+    /// Parts of an element-wise step that are small enough to be done soon.
+    small_chunks: usize,
 }
 
 impl CpuStep {
@@ -69,12 +73,15 @@ impl CpuStep {
             is_shared: false,
             scratch_len: 0,
             chunks: 1,
+            small_chunks: 1,
         };
         let (bytes, flops) = compiled.work();
         let is_large = bytes >= SHARED_BYTES || flops >= SHARED_FLOPS;
         compiled.is_shared = members > 1 && (share_all || is_large);
         compiled.scratch_len = compiled.needed_scratch();
         compiled.chunks = if compiled.is_shared { members } else { 1 };
+        compiled.small_chunks =
+            compiled.dst.layout.shape().elements().div_ceil(chunk::CHUNK_ELEMENTS);
         compiled
     }
 
@@ -184,9 +191,10 @@ impl CpuStep {
         mut work: impl FnMut(Range<usize>, &mut [f32]),
     ) -> Result<(), Failure> {
         // A few chunks for each member even out what the system takes away from one.
-        let chunks = if self.is_shared { (4 * self.chunks).min(total) } else { self.chunks };
-        context.for_chunks(chunks.max(1), |chunk, scratch| {
-            let range = crate::team::split_even(total, 1, chunks.max(1), chunk);
+        let for_team = if self.is_shared { 4 * self.chunks } else { 1 };
+        let chunks = for_team.max(self.small_chunks).min(total).max(1);
+        context.for_chunks(chunks, |chunk, scratch| {
+            let range = crate::team::split_even(total, 1, chunks, chunk);
             if !range.is_empty() {
                 work(range, scratch);
             }

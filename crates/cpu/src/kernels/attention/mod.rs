@@ -202,6 +202,13 @@ impl AttentionSplit {
         Self { n_heads, n_q, query_parts: wanted.min(n_q / 96).max(1) }
     }
 
+    /// The same cut further, so that no chunk has more than `queries` queries, or a tile's.
+    #[must_use]
+    pub fn finer(self, queries: usize) -> Self {
+        let wanted = self.n_q.div_ceil(queries.max(1));
+        Self { query_parts: wanted.min(self.n_q.div_ceil(12)).max(self.query_parts), ..self }
+    }
+
     /// Number of chunks.
     pub fn chunks(&self) -> usize {
         self.n_heads * self.query_parts

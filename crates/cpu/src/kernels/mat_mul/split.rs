@@ -30,6 +30,22 @@ impl MatMulSplit {
         Self { n, panels, row_parts, panel_parts }
     }
 
+    /// At least `parts` chunks, as far as there is work for so many, by cutting further:
+    /// rows into parts of no more than `block_rows`, then panels, and rows again where panels
+    /// are few. Chunks that follow one another share their rows.
+    #[must_use]
+    pub fn finer(self, block_rows: usize, parts: usize) -> Self {
+        if parts <= self.chunks() {
+            return self;
+        }
+        let row_units = self.n.div_ceil(ROW_UNIT).max(1);
+        let row_parts = self.n.div_ceil(block_rows.max(1)).clamp(self.row_parts, row_units);
+        let panel_parts =
+            parts.div_ceil(row_parts).clamp(self.panel_parts, self.panels.max(self.panel_parts));
+        let row_parts = parts.div_ceil(panel_parts).clamp(row_parts, row_units.max(row_parts));
+        Self { row_parts, panel_parts, ..self }
+    }
+
     /// Number of chunks.
     pub fn chunks(&self) -> usize {
         self.row_parts * self.panel_parts
@@ -52,8 +68,10 @@ mod tests {
     #[test]
     fn chunks_tile_the_product_exactly_once() {
         for (n, panels) in [(0, 3), (1, 1), (1, 12), (5, 48), (100, 2), (1500, 48)] {
-            for parts in [1, 2, 3, 8] {
-                let split = MatMulSplit::new(n, panels, parts);
+            for (parts, finer) in [(1, 1), (2, 2), (3, 3), (8, 8), (1, 7), (2, 60), (3, 100_000)] {
+                let split = MatMulSplit::new(n, panels, parts).finer(300, finer);
+                let most = n.div_ceil(ROW_UNIT).max(1) * panels;
+                assert!(split.chunks() >= finer.min(most), "{split:?} for {finer}");
                 let mut hits = vec![0; n * panels];
                 for index in 0..split.chunks() {
                     let (rows, panel_range) = split.chunk(index);
@@ -72,5 +90,15 @@ mod tests {
     fn many_rows_split_rows_and_few_split_panels() {
         assert_eq!(MatMulSplit::new(1500, 12, 2).chunk(0), (0..756, 0..12));
         assert_eq!(MatMulSplit::new(1, 12, 2).chunk(1), (0..1, 6..12));
+    }
+
+    #[test]
+    fn finer_chunks_keep_blocks_of_rows_while_there_are_panels() {
+        let split = MatMulSplit::new(1500, 48, 1).finer(300, 20);
+        assert_eq!((split.row_parts, split.panel_parts), (5, 4));
+        assert_eq!((split.chunk(1), split.chunk(4)), ((0..300, 12..24), (300..600, 0..12)));
+        let split = MatMulSplit::new(1500, 2, 2).finer(300, 20);
+        assert_eq!((split.row_parts, split.panel_parts), (10, 2));
+        assert_eq!(MatMulSplit::new(1500, 12, 2).finer(300, 2), MatMulSplit::new(1500, 12, 2));
     }
 }
