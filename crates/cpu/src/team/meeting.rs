@@ -6,18 +6,19 @@
 //! yield, then sleep. Whoever advances one calls [`Door::open`], which costs
 //! one load while nobody sleeps.
 //!
+//! Whoever advances releases what it wrote, whoever saw it acquires that.
 //! Sleeping is safe because a sleeper first counts itself and then looks at
 //! the condition again, while an opener first advances and then reads the
-//! count; in the one order of all `SeqCst` operations one of them sees the other.
+//! count, each with a `SeqCst` fence between: one of them sees the other.
 
-use std::cell::UnsafeCell;
 use std::fmt;
-use std::hint::spin_loop;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::yield_now;
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use super::sync::{
+    AtomicBool, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell, fence, spin_loop,
+    yield_now,
+};
 use super::{Job, Stopped, TeamError};
 
 /// How long a member spins before it yields. A member that shares its
@@ -26,7 +27,17 @@ const SPIN_TIME: Duration = Duration::from_micros(4);
 
 /// How often it yields before it sleeps. Two members on one processor get on
 /// by yielding; one that has a processor to itself goes on looking.
-const YIELDS: usize = 200;
+const YIELDS: usize = if cfg!(loom) { 0 } else { 200 };
+
+/// How often a member of a team of `size` looks before it yields.
+fn spins(size: usize) -> usize {
+    if cfg!(loom) {
+        return 1;
+    }
+    // More members than processors: whoever is waited for may need this one's.
+    let crowded = std::thread::available_parallelism().is_ok_and(|n| n.get() < size);
+    if crowded { 20 } else { pauses_within(SPIN_TIME) }
+}
 
 /// Number of pauses that take about `time`; a pause is 10 to 140 cycles.
 fn pauses_within(time: Duration) -> usize {
@@ -58,7 +69,7 @@ impl Door {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns once `condition` holds. It reads with `SeqCst`.
+    /// Returns once `condition` holds. It acquires what it reads.
     fn wait_until(&self, spins: usize, condition: impl Fn() -> bool) {
         for _ in 0..spins {
             if condition() {
@@ -73,16 +84,18 @@ impl Door {
             yield_now();
         }
         let mut guard = self.guard();
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         while !condition() {
             guard = self.opened.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes those who wait, after their condition was made true with `SeqCst`.
+    /// Wakes those who wait, after their condition was made true.
     fn open(&self) {
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
+        fence(Ordering::SeqCst);
+        if self.sleepers.load(Ordering::Relaxed) > 0 {
             drop(self.guard());
             self.opened.notify_all();
         }
@@ -132,11 +145,9 @@ impl fmt::Debug for Meeting {
 
 impl Meeting {
     pub(super) fn new(size: usize) -> Self {
-        // More members than processors: whoever is waited for may need this one's.
-        let crowded = std::thread::available_parallelism().is_ok_and(|n| n.get() < size);
         Self {
             size,
-            spins: if crowded { 20 } else { pauses_within(SPIN_TIME) },
+            spins: spins(size),
             runs: Alone::default(),
             job: UnsafeCell::new(None),
             closed: AtomicBool::new(false),
@@ -159,8 +170,8 @@ impl Meeting {
         self.poisoned.store(false, Ordering::Relaxed);
         // SAFETY: all workers have finished the last run (or none was begun),
         // and none reads the job before `runs` grows below.
-        unsafe { *self.job.get() = Some(job) };
-        self.runs.0.fetch_add(1, Ordering::SeqCst);
+        self.job.with_mut(|slot| unsafe { *slot = Some(job) });
+        self.runs.0.fetch_add(1, Ordering::Release);
         self.start.open();
     }
 
@@ -173,46 +184,46 @@ impl Meeting {
     pub(super) fn next_job(&self, runs_seen: &mut usize) -> Option<&'static Job<'static>> {
         let seen = *runs_seen;
         self.start.wait_until(self.spins, || {
-            self.runs.0.load(Ordering::SeqCst) != seen || self.closed.load(Ordering::SeqCst)
+            self.runs.0.load(Ordering::Acquire) != seen || self.closed.load(Ordering::Acquire)
         });
-        if self.closed.load(Ordering::SeqCst) {
+        if self.closed.load(Ordering::Acquire) {
             return None;
         }
         *runs_seen = seen.wrapping_add(1);
         // SAFETY: `runs` grew, so the job was written before; member 0 writes
         // it again only after this worker has called `finish`.
-        unsafe { *self.job.get() }
+        self.job.with(|slot| unsafe { *slot })
     }
 
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::SeqCst);
+        self.closed.store(true, Ordering::Release);
         self.start.open();
     }
 
     pub(super) fn barrier(&self) -> Result<(), Stopped> {
-        let phase = self.phase.0.load(Ordering::SeqCst);
-        if self.arrived.0.fetch_add(1, Ordering::SeqCst) + 1 == self.size {
+        let phase = self.phase.0.load(Ordering::Relaxed);
+        if self.arrived.0.fetch_add(1, Ordering::AcqRel) + 1 == self.size {
             self.arrived.0.store(0, Ordering::Relaxed);
-            self.phase.0.store(phase.wrapping_add(1), Ordering::SeqCst);
+            self.phase.0.store(phase.wrapping_add(1), Ordering::Release);
             self.inside.open();
         } else {
-            let passed = || self.phase.0.load(Ordering::SeqCst) != phase;
+            let passed = || self.phase.0.load(Ordering::Acquire) != phase;
             self.inside.wait_until(self.spins, || {
                 passed()
-                    || self.poisoned.load(Ordering::SeqCst)
-                    || self.left.load(Ordering::SeqCst) > 0
+                    || self.poisoned.load(Ordering::Acquire)
+                    || self.left.load(Ordering::Acquire) > 0
             });
             // A member leaves only after this barrier was passed, unless it left it out.
-            if !passed() && !self.poisoned.load(Ordering::SeqCst) {
+            if !passed() && !self.poisoned.load(Ordering::Acquire) {
                 self.poison(TeamError::BarrierMismatch);
             }
         }
-        if self.poisoned.load(Ordering::SeqCst) { Err(Stopped) } else { Ok(()) }
+        if self.poisoned.load(Ordering::Acquire) { Err(Stopped) } else { Ok(()) }
     }
 
     /// The closure of a member returned well.
     pub(super) fn leave(&self) {
-        self.left.fetch_add(1, Ordering::SeqCst);
+        self.left.fetch_add(1, Ordering::Release);
         self.inside.open();
     }
 
@@ -223,25 +234,25 @@ impl Meeting {
             // Members that a poisoned barrier sent home report Stopped, too; the first cause counts.
             failure.get_or_insert(error);
         }
-        self.poisoned.store(true, Ordering::SeqCst);
+        self.poisoned.store(true, Ordering::Release);
         self.inside.open();
     }
 
     /// A worker is done with the job of this run.
     pub(super) fn finish(&self) {
-        self.finished.0.fetch_add(1, Ordering::SeqCst);
+        self.finished.0.fetch_add(1, Ordering::Release);
         self.inside.open();
     }
 
     /// Waits until all workers have finished.
     pub(super) fn join(&self) {
         let workers = self.size - 1;
-        self.inside.wait_until(self.spins, || self.finished.0.load(Ordering::SeqCst) == workers);
+        self.inside.wait_until(self.spins, || self.finished.0.load(Ordering::Acquire) == workers);
     }
 
     /// What became of the run. Called by member 0 after `join`.
     pub(super) fn outcome(&self) -> Result<(), TeamError> {
-        if !self.poisoned.load(Ordering::SeqCst) {
+        if !self.poisoned.load(Ordering::Acquire) {
             return Ok(());
         }
         let mut failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,15 +9,16 @@
 //! The team knows nothing of steps, tensors or kernels.
 
 mod meeting;
+mod sync;
 
 use std::any::Any;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use meeting::Meeting;
+use sync::{AtomicUsize, Ordering};
 
 /// Why a team could not be made or a run did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +113,7 @@ pub struct ChunkCounter(AtomicUsize);
 
 impl ChunkCounter {
     /// A counter at zero.
-    pub const fn new() -> Self {
+    pub fn new() -> Self {
         Self(AtomicUsize::new(0))
     }
 
@@ -181,16 +182,7 @@ impl Team {
         if self.threads.is_empty() {
             return self.run_alone(closure);
         }
-        let member = Member { index: 0, size: self.size(), meeting: &self.meeting };
-        let job: &Job<'_> = &closure;
-        // SAFETY: only the lifetime is changed. The workers use the job
-        // between `begin` and their `finish`; `join` below returns only after
-        // every one of them has finished, and nothing between can unwind.
-        let job: &'static Job<'static> = unsafe { std::mem::transmute(job) };
-        self.meeting.begin(job);
-        call(job, &member);
-        self.meeting.join();
-        self.meeting.outcome()
+        lead(&Member { index: 0, size: self.size(), meeting: &self.meeting }, &closure)
     }
 
     /// Calls `closure` on the caller's thread only, as the one member of a team of one.
@@ -215,6 +207,19 @@ impl Drop for Team {
             let _ = thread.join();
         }
     }
+}
+
+/// Runs a job as member 0, with the workers of its meeting.
+fn lead(member: &Member<'_>, job: &Job<'_>) -> Result<(), TeamError> {
+    let meeting = member.meeting;
+    // SAFETY: only the lifetime is changed. The workers use the job
+    // between `begin` and their `finish`; `join` below returns only after
+    // every one of them has finished, and nothing between can unwind.
+    let job: &'static Job<'static> = unsafe { std::mem::transmute(job) };
+    meeting.begin(job);
+    call(job, member);
+    meeting.join();
+    meeting.outcome()
 }
 
 fn work(index: usize, size: usize, meeting: &Meeting) {
@@ -249,5 +254,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "no message".to_owned())
 }
 
-#[cfg(test)]
+#[cfg(all(test, loom))]
+mod models;
+#[cfg(all(test, not(loom)))]
 mod tests;
