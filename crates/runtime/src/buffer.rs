@@ -8,10 +8,10 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use tensoryard_graph::Layout;
+use tensoryard_graph::{DType, Layout, Shape};
 
 use crate::shared::SharedMemory;
-use crate::{HostMemory, MemoryError};
+use crate::{HostMemory, MemoryError, host_buffer_type};
 
 /// What a buffer is used for. Only [`Usage::Weights`] draws ops to its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -62,13 +62,31 @@ pub fn same_buffer_type(a: &dyn BufferType, b: &dyn BufferType) -> bool {
     a.name() == b.name()
 }
 
+/// A tensor that was given a place in a buffer, as [`Memory::init_tensor`] is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlacedLayout {
+    /// Distance in bytes from the start of the buffer to the first element.
+    pub offset_bytes: usize,
+    /// Type, shape and strides.
+    pub layout: Layout,
+    /// Offset and layout of the tensor that a view looks into.
+    pub base: Option<(usize, Layout)>,
+}
+
 /// The memory behind one buffer.
+///
+/// It keeps what it needs of its device open for as long as it lives.
 pub trait Memory: Send + Sync + fmt::Debug + Any {
     /// Size in bytes.
     fn size(&self) -> usize;
 
     /// Plain host memory, if that is what it is.
     fn host(&self) -> Option<&HostMemory>;
+
+    /// Plain host memory to be written, if that is what it is.
+    fn host_mut(&mut self) -> Option<&mut HostMemory> {
+        None
+    }
 
     /// Reads a tensor into contiguous bytes of the layout's elements.
     ///
@@ -98,13 +116,85 @@ pub trait Memory: Send + Sync + fmt::Debug + Any {
     /// Read-only memory.
     fn clear(&mut self, byte: u8) -> Result<(), MemoryError>;
 
+    /// Reads the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// A range beyond the buffer; memory that holds whole tensors only.
+    fn read_bytes(&self, offset: usize, dst: &mut [u8]) -> Result<(), MemoryError> {
+        self.read_tensor(offset, &bytes_layout(dst.len())?, dst)
+    }
+
+    /// Writes bytes from `offset` on.
+    ///
+    /// # Errors
+    /// A range beyond the buffer; read-only memory; memory that holds whole tensors only.
+    fn write_bytes(&mut self, offset: usize, src: &[u8]) -> Result<(), MemoryError> {
+        self.write_tensor(offset, &bytes_layout(src.len())?, src)
+    }
+
+    /// Sets a range of bytes.
+    ///
+    /// # Errors
+    /// A range beyond the buffer; read-only memory; memory that holds whole tensors only.
+    fn fill(&mut self, offset: usize, bytes: usize, byte: u8) -> Result<(), MemoryError> {
+        let end = offset.checked_add(bytes).filter(|&end| end <= self.size());
+        let end = end.ok_or(MemoryError::OutOfRange { offset, bytes, size: self.size() })?;
+        const PIECE: usize = 1 << 16;
+        let piece = vec![byte; bytes.min(PIECE)];
+        let mut at = offset;
+        while at < end {
+            let count = (end - at).min(PIECE);
+            self.write_bytes(at, &piece[..count])?;
+            at += count;
+        }
+        Ok(())
+    }
+
+    /// Copies a tensor from other memory, or from a place in this one if `src` is `None`, without
+    /// the bytes passing through the host. Says whether it did: memory that cannot leaves all as
+    /// it was and says `false`.
+    ///
+    /// # Errors
+    /// A tensor beyond its buffer, or a device that failed.
+    fn copy_tensor(
+        &mut self,
+        offset: usize,
+        layout: &Layout,
+        src: Option<&dyn Memory>,
+        src_offset: usize,
+    ) -> Result<bool, MemoryError> {
+        _ = (offset, layout, src, src_offset);
+        Ok(false)
+    }
+
+    /// Told of every tensor that is placed in the buffer and of every view of one, the tensor
+    /// before its views: for memory that keeps something about each. Plans are not told of
+    /// here, since steps carry all about their tensors.
+    ///
+    /// # Errors
+    /// A tensor that the memory cannot hold; it is not placed then.
+    #[doc(alias = "ggml_backend_buffer_init_tensor")]
+    fn init_tensor(&mut self, tensor: &PlacedLayout) -> Result<(), MemoryError> {
+        _ = tensor;
+        Ok(())
+    }
+
+    /// Forgets what [`Memory::init_tensor`] kept.
+    fn reset(&mut self) {}
+
     /// For downcasts by the device that made it.
     fn as_any(&self) -> &dyn Any;
 }
 
+/// The layout of so many plain bytes.
+pub(crate) fn bytes_layout(bytes: usize) -> Result<Layout, MemoryError> {
+    let shape = Shape::new(&[bytes]).map_err(|_| MemoryError::Allocation { bytes })?;
+    Layout::contiguous(DType::I8, shape).map_err(|_| MemoryError::Allocation { bytes })
+}
+
 /// One allocation of a [`BufferType`].
 ///
-/// Work in flight may hold the memory beyond the buffer's life. Looking at the memory waits for
+/// Buffers of no bytes are legal. Work in flight may hold the memory beyond the buffer's life. Looking at the memory waits for
 /// that work.
 #[derive(Debug)]
 #[doc(alias = "ggml_backend_buffer")]
@@ -113,6 +203,10 @@ pub struct Buffer {
     shared: Arc<SharedMemory>,
     size: usize,
     usage: Usage,
+    alignment: usize,
+    is_writable: bool,
+    /// Address of the first byte of host memory.
+    base: Option<usize>,
 }
 
 impl Buffer {
@@ -133,19 +227,37 @@ impl Buffer {
                 max: buffer_type.max_size(),
             });
         }
-        Ok(Self::from_memory(buffer_type, buffer_type.allocate(size)?, usage))
+        let mut buffer = Self::from_memory(buffer_type, buffer_type.allocate(size)?, usage);
+        // A device may round up; the buffer is of the size that was asked for.
+        buffer.size = buffer.size.min(size);
+        Ok(buffer)
     }
 
-    /// A buffer over memory that exists, such as a mapped file.
+    /// A buffer over host memory that the caller has: bytes shared with others, read only, or
+    /// bytes of an owner that it gives away. Nothing is copied, the owner is dropped with the
+    /// buffer, and [`Buffer::alignment`] is what the address happens to have.
     #[doc(alias = "ggml_backend_cpu_buffer_from_ptr")]
+    #[doc(alias = "ggml_backend_dev_buffer_from_host_ptr")]
+    pub fn from_host(memory: HostMemory, usage: Usage) -> Self {
+        Self::from_memory(host_buffer_type(), Box::new(memory), usage)
+    }
+
+    /// A buffer over memory that exists.
     pub fn from_memory(
         buffer_type: &Arc<dyn BufferType>,
         memory: Box<dyn Memory>,
         usage: Usage,
     ) -> Self {
         let size = memory.size();
+        let host = memory.host();
+        let (base, is_writable) = (host.map(HostMemory::address), is_writable(&*memory));
+        let alignment = match host {
+            Some(host) => host.alignment().min(buffer_type.alignment()),
+            None => buffer_type.alignment(),
+        };
         let shared = Arc::new(SharedMemory::new(memory));
-        Self { buffer_type: Arc::clone(buffer_type), shared, size, usage }
+        let buffer_type = Arc::clone(buffer_type);
+        Self { buffer_type, shared, size, usage, alignment, is_writable, base }
     }
 
     /// The kind of memory.
@@ -183,4 +295,77 @@ impl Buffer {
     pub fn usage(&self) -> Usage {
         self.usage
     }
+
+    /// Says what the buffer is used for from now on.
+    #[doc(alias = "ggml_backend_buffer_set_usage")]
+    pub fn set_usage(&mut self, usage: Usage) {
+        self.usage = usage;
+    }
+
+    /// Name of the kind of memory.
+    #[doc(alias = "ggml_backend_buffer_name")]
+    pub fn name(&self) -> &str {
+        self.buffer_type.name()
+    }
+
+    /// Address of the first byte, of host memory.
+    #[doc(alias = "ggml_backend_buffer_get_base")]
+    pub fn base(&self) -> Option<usize> {
+        self.base
+    }
+
+    /// Whether the memory is plain host memory with tensors in their usual form.
+    #[doc(alias = "ggml_backend_buffer_is_host")]
+    pub fn is_host(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// Whether the memory may be written. What [`Buffer::from_host`] was given by reference count
+    /// may not, such as a mapped file.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// Alignment in bytes of the tensors: that of the type, or less where the memory was not
+    /// allocated by it.
+    #[doc(alias = "ggml_backend_buffer_get_alignment")]
+    pub fn alignment(&self) -> usize {
+        self.alignment
+    }
+
+    /// Largest buffer of the type.
+    #[doc(alias = "ggml_backend_buffer_get_max_size")]
+    pub fn max_size(&self) -> usize {
+        self.buffer_type.max_size()
+    }
+
+    /// Bytes that a tensor takes here, padding included.
+    #[doc(alias = "ggml_backend_buffer_get_alloc_size")]
+    pub fn tensor_bytes(&self, layout: &Layout) -> usize {
+        self.buffer_type.tensor_bytes(layout)
+    }
+
+    /// Sets every byte, once no work in flight uses the buffer. Does nothing to a buffer of no
+    /// bytes.
+    ///
+    /// # Errors
+    /// Read-only memory.
+    #[doc(alias = "ggml_backend_buffer_clear")]
+    pub fn clear(&mut self, byte: u8) -> Result<(), MemoryError> {
+        if self.size == 0 {
+            return Ok(());
+        }
+        self.memory_mut().clear(byte)
+    }
+
+    /// Forgets what the memory kept about its tensors. The contents are undefined afterwards.
+    #[doc(alias = "ggml_backend_buffer_reset")]
+    pub fn reset(&mut self) {
+        self.memory_mut().reset();
+        self.shared.set_last(None);
+    }
+}
+
+fn is_writable(memory: &dyn Memory) -> bool {
+    memory.host().is_none_or(HostMemory::is_writable)
 }

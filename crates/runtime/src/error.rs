@@ -55,6 +55,30 @@ pub enum MemoryError {
         /// The layout.
         layout: Layout,
     },
+    /// A kind of memory that this machine does not have.
+    #[error("there is no {buffer_type} here: {reason}")]
+    Unavailable {
+        /// Name of the buffer type.
+        buffer_type: String,
+        /// What is missing.
+        reason: String,
+    },
+    /// A tensor that the memory refuses to hold.
+    #[error("{buffer_type} refuses the tensor: {reason}")]
+    Refused {
+        /// Name of the buffer type.
+        buffer_type: String,
+        /// Why.
+        reason: String,
+    },
+    /// Buffers of several kinds where one is wanted.
+    #[error("a {found} buffer among buffers of {wanted}")]
+    MixedBuffers {
+        /// The kind of the first buffer.
+        wanted: String,
+        /// The kind of another.
+        found: String,
+    },
     /// A number of bytes that is not the tensor's.
     #[error("{given} bytes given for {layout}, which takes {needed}")]
     ByteCount {

@@ -53,9 +53,18 @@ impl fmt::Debug for SharedBytes {
     }
 }
 
+/// Bytes that somebody gives away to be written and read, such as a `Vec<u8>` or a private
+/// mapping. They are dropped with the memory that they are given to.
+pub type OwnedBytes = Box<dyn AsMut<[u8]> + Send + Sync>;
+
 enum Owner {
     Allocated(AllocLayout),
-    Shared { _keep_alive: SharedBytes },
+    Shared {
+        _keep_alive: SharedBytes,
+    },
+    /// From `Box::into_raw`, dropped with the memory. A raw pointer, since moving a box would
+    /// claim that nobody else points into it.
+    Given(NonNull<dyn AsMut<[u8]> + Send + Sync>),
 }
 
 /// Host memory at a fixed address.
@@ -98,6 +107,18 @@ impl HostMemory {
         Self { base, size, owner: Owner::Shared { _keep_alive: bytes } }
     }
 
+    /// Memory that its owner gives away. What belongs to the caller by borrow cannot be given:
+    /// work in flight may use a buffer beyond any borrow.
+    pub fn from_owned(owner: OwnedBytes) -> Self {
+        let owner = Box::into_raw(owner);
+        // SAFETY: `owner` comes from a box and is not null; nobody else has it.
+        let (owner, bytes) = unsafe { (NonNull::new_unchecked(owner), (*owner).as_mut()) };
+        // The slice was reached through the only reference to the owner, which nobody touches
+        // again before it is dropped.
+        let (base, size) = (NonNull::from(&mut *bytes).cast::<u8>(), bytes.len());
+        Self { base, size, owner: Owner::Given(owner) }
+    }
+
     /// Size in bytes.
     pub fn size(&self) -> usize {
         self.size
@@ -105,7 +126,21 @@ impl HostMemory {
 
     /// Whether the memory may be written.
     pub fn is_writable(&self) -> bool {
-        matches!(self.owner, Owner::Allocated(_))
+        match self.owner {
+            Owner::Allocated(_) | Owner::Given(_) => true,
+            Owner::Shared { .. } => false,
+        }
+    }
+
+    /// Address of the first byte as a number.
+    pub fn address(&self) -> usize {
+        self.base.as_ptr().addr()
+    }
+
+    /// The largest power of two that divides the address of the first byte; of memory allocated
+    /// here, the alignment that was asked for at least.
+    pub fn alignment(&self) -> usize {
+        1 << self.address().trailing_zeros().min(usize::BITS - 1)
     }
 
     /// Address of the first byte. Writing through it is sound only under an exclusive borrow
@@ -141,7 +176,8 @@ impl HostMemory {
         if !self.is_writable() {
             return Err(MemoryError::ReadOnly);
         }
-        // SAFETY: as in `slice`; the memory was allocated by us and `&mut self` excludes others.
+        // SAFETY: as in `slice`; the memory was allocated by us or given to us by an owner that
+        // nobody else reaches, and `&mut self` excludes others.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), bytes) })
     }
 }
@@ -152,6 +188,8 @@ impl Drop for HostMemory {
             // SAFETY: `base` came from `alloc_zeroed` with this very layout and is freed once.
             Owner::Allocated(layout) => unsafe { dealloc(self.base.as_ptr(), *layout) },
             Owner::Shared { .. } => {}
+            // SAFETY: the pointer came from `Box::into_raw` and is made a box again once.
+            Owner::Given(owner) => drop(unsafe { Box::from_raw(owner.as_ptr()) }),
         }
     }
 }
@@ -184,6 +222,34 @@ mod tests {
         assert_eq!(empty.slice_mut(0, 0).unwrap().len(), 0);
         let error = HostMemory::allocate(usize::MAX / 2, 64).unwrap_err();
         assert!(error.to_string().contains(&(usize::MAX / 2).to_string()));
+    }
+
+    #[test]
+    fn bytes_that_are_given_away_are_written_and_dropped_once() {
+        struct Counted {
+            bytes: Vec<u8>,
+            _alive: Arc<()>,
+        }
+        impl AsMut<[u8]> for Counted {
+            fn as_mut(&mut self) -> &mut [u8] {
+                &mut self.bytes[1..]
+            }
+        }
+        let alive = Arc::new(());
+        let owner = Counted { bytes: vec![1, 2, 3, 4], _alive: Arc::clone(&alive) };
+        let address = owner.bytes.as_ptr().addr() + 1;
+        let mut memory = HostMemory::from_owned(Box::new(owner));
+        assert_eq!((memory.size(), memory.address(), memory.alignment()), (3, address, 1));
+        memory.slice_mut(1, 1).unwrap()[0] = 9;
+        assert_eq!(memory.slice(0, 3).unwrap(), [2, 9, 4]);
+        assert!(memory.slice_mut(1, 3).is_err());
+        assert_eq!(Arc::strong_count(&alive), 2);
+        drop(memory);
+        assert_eq!(Arc::strong_count(&alive), 1);
+        // Bytes inside the box itself stay where they are when the memory moves.
+        let inside = HostMemory::from_owned(Box::new([5u8; 3]));
+        let moved = Box::new(inside);
+        assert_eq!(moved.slice(0, 3).unwrap(), [5; 3]);
     }
 
     #[test]

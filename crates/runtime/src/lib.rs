@@ -16,6 +16,7 @@ pub mod exec;
 mod host;
 mod identity;
 mod memory;
+mod multi;
 pub mod plan;
 pub mod rates;
 mod registry;
@@ -23,9 +24,10 @@ mod session;
 mod shared;
 mod step;
 mod submission;
+pub mod tensors;
 mod weights;
 
-pub use buffer::{Buffer, BufferType, Memory, Usage, same_buffer_type};
+pub use buffer::{Buffer, BufferType, Memory, PlacedLayout, Usage, same_buffer_type};
 pub use device::{
     AbortSignal, Backend, BackendOptions, Capabilities, Device, DeviceInfo, DeviceKind, Driver,
     MemoryInfo, OpCase, PendingRead, Program, Transfers, Unsupported, WeightUse,
@@ -33,12 +35,14 @@ pub use device::{
 pub use error::{DeviceError, MemoryError, PlanError, RegistryError, RunError, WeightError};
 pub use event::{Event, Signal};
 pub use exec::{Input, State, StateStatus, StateTensor, Ticket, Workspace};
-pub use host::{HostMemory, SharedBytes};
+pub use host::{HostMemory, OwnedBytes, SharedBytes};
 pub use memory::{HostBufferType, host_buffer_type};
+pub use multi::MultiBuffer;
 pub use plan::{Assignment, Blueprint, DeviceIndex, Plan, PlanDevice, PlanOptions};
 pub use rates::DeviceRates;
 pub use registry::{DeviceRequest, ParameterSpec, Parameters, Registry, Selected, Selector};
 pub use session::{Outputs, Session, SessionOptions};
 pub use step::{Aliasing, MatrixOp, Operand, Region, Step, StepOp};
 pub use submission::{BindingToken, Bound, Location, Submission};
+pub use tensors::{TensorDataError, Tensors};
 pub use weights::{Weight, WeightSource, Weights};

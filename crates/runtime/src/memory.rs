@@ -96,6 +96,10 @@ impl Memory for HostMemory {
         Some(self)
     }
 
+    fn host_mut(&mut self) -> Option<&mut HostMemory> {
+        Some(self)
+    }
+
     fn read_tensor(
         &self,
         offset: usize,
@@ -129,6 +133,21 @@ impl Memory for HostMemory {
         if size > 0 {
             self.slice_mut(0, size)?.fill(byte);
         }
+        Ok(())
+    }
+
+    fn read_bytes(&self, offset: usize, dst: &mut [u8]) -> Result<(), MemoryError> {
+        dst.copy_from_slice(self.slice(offset, dst.len())?);
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, offset: usize, src: &[u8]) -> Result<(), MemoryError> {
+        self.slice_mut(offset, src.len())?.copy_from_slice(src);
+        Ok(())
+    }
+
+    fn fill(&mut self, offset: usize, bytes: usize, byte: u8) -> Result<(), MemoryError> {
+        self.slice_mut(offset, bytes)?.fill(byte);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests fail by panicking")]
 
 mod allocate;
+mod buffers;
 mod assign;
 mod cases;
 mod cost;
@@ -11,11 +12,14 @@ mod pins;
 mod place;
 mod policy;
 mod predict;
+mod queue;
 mod random;
 mod registry;
 mod select;
 mod session;
 mod split;
 mod support;
+mod tensor_data;
+mod tensor_queue;
 mod verify;
 mod weights;
