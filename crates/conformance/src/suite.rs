@@ -187,7 +187,8 @@ fn run_case(
         .map_err(|error| error.to_string())?;
     let weight_memory = weights.sizes().into_iter().map(|(kind, _)| kind).collect();
     let selected = Selected { device: Arc::clone(device), options: BackendOptions { threads } };
-    let options = SessionOptions { plan: PlanOptions { fusion, ..PlanOptions::default() } };
+    let plan = PlanOptions { fusion, ..PlanOptions::default() };
+    let options = SessionOptions { plan, ..SessionOptions::default() };
     let mut session =
         Session::open(&[selected], Arc::new(weights), &[graph], options).map_err(text)?;
     for (name, bytes) in &case.states {

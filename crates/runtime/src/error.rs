@@ -16,6 +16,12 @@ pub enum MemoryError {
         /// Bytes asked for.
         bytes: usize,
     },
+    /// The memory went with its device.
+    #[error("the memory of {device} is lost")]
+    Lost {
+        /// Name of the device.
+        device: String,
+    },
     /// More than the largest buffer of the type.
     #[error("{bytes} bytes exceed the largest buffer of {buffer_type}, {max} bytes")]
     TooLarge {
@@ -171,7 +177,40 @@ pub enum DeviceError {
     },
 }
 
+impl MemoryError {
+    /// Whether the device of the memory can do no more, for want of memory or because it is gone.
+    fn is_device_failure(&self) -> bool {
+        match self {
+            MemoryError::Allocation { .. } | MemoryError::Lost { .. } => true,
+            MemoryError::TooLarge { .. }
+            | MemoryError::OutOfRange { .. }
+            | MemoryError::ReadOnly
+            | MemoryError::WholeTensorsOnly { .. }
+            | MemoryError::Layout { .. }
+            | MemoryError::ByteCount { .. }
+            | MemoryError::Unavailable { .. }
+            | MemoryError::Refused { .. }
+            | MemoryError::MixedBuffers { .. } => false,
+        }
+    }
+}
+
 impl DeviceError {
+    /// The device that can do no more, if that is what the error says.
+    pub fn failed_device(&self) -> Option<&str> {
+        match self {
+            DeviceError::Lost { device, .. } => Some(device),
+            DeviceError::Memory { device, error } => error.is_device_failure().then_some(device),
+            DeviceError::Option { .. }
+            | DeviceError::Thread { .. }
+            | DeviceError::Compile { .. }
+            | DeviceError::Value { .. }
+            | DeviceError::Panicked { .. }
+            | DeviceError::ForeignProgram { .. }
+            | DeviceError::Cancelled => None,
+        }
+    }
+
     /// Where several errors come of one cause, the lowest is the cause.
     pub(crate) fn rank(&self) -> u8 {
         match self {
@@ -442,6 +481,9 @@ pub enum RunError {
     /// Weights, state or workspace that the plan was not made for.
     #[error("the plan does not fit: {0}")]
     PlanMismatch(String),
+    /// Weights that were lost with a device could not be read again.
+    #[error(transparent)]
+    Weights(WeightError),
     /// The graph cannot be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -454,6 +496,28 @@ pub enum RunError {
 }
 
 impl RunError {
+    /// The device that can do no more, if that is what the error says.
+    pub fn failed_device(&self) -> Option<&str> {
+        match self {
+            RunError::Device(error) | RunError::Plan(PlanError::Device(error)) => {
+                error.failed_device()
+            }
+            RunError::MissingInput(_)
+            | RunError::UnknownInput(_)
+            | RunError::InputSize { .. }
+            | RunError::NotAnOutput(_)
+            | RunError::OutputType { .. }
+            | RunError::UnknownState(_)
+            | RunError::UnassignedState(_)
+            | RunError::StateUnusable { .. }
+            | RunError::StateLayout { .. }
+            | RunError::PlanMismatch(_)
+            | RunError::Plan(_)
+            | RunError::Weights(_)
+            | RunError::Memory(_) => None,
+        }
+    }
+
     /// Whether the run ended because somebody asked for it.
     pub fn is_cancelled(&self) -> bool {
         matches!(self, RunError::Device(DeviceError::Cancelled))

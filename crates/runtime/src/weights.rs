@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Where weights come from, commonly a model file.
-pub trait WeightSource {
+pub trait WeightSource: Send + Sync {
     /// Layout of the tensor of a name.
     fn layout(&self, name: &str) -> Option<Layout>;
 

@@ -42,7 +42,7 @@ fn device() -> Arc<CpuDevice> {
     Arc::new(CpuDevice::new(Isa::detect()))
 }
 
-fn session(threads: usize, graphs: &[&Graph]) -> Session {
+fn session(threads: usize, graphs: &[&Arc<Graph>]) -> Session {
     let weights = Arc::new(Weights::default());
     let selected = selected(&device(), threads);
     Session::open(&[selected], weights, graphs, SessionOptions::default()).unwrap()

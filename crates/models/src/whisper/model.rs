@@ -124,9 +124,9 @@ impl WhisperModel {
         let source = CheckpointWeights { checkpoint, matrix: config.matrix };
         let weights = Weights::load_on(&source, &[&encoder, &decoder], &*device.device, progress)
             .map_err(|error| match error {
-                WeightError::Cancelled => Error::Stopped,
-                other => Error::model(other),
-            })?;
+            WeightError::Cancelled => Error::Stopped,
+            other => Error::model(other),
+        })?;
         let filters = &checkpoint.mel_filters;
         let filters =
             MelFilters::from_values(filters.n_mels, filters.n_bins, filters.values.clone())
@@ -178,7 +178,7 @@ impl WhisperModel {
     /// # Errors
     /// A device that cannot be opened; memory that cannot be had.
     pub fn session(self: &Arc<Self>) -> Result<WhisperSession, Error> {
-        let graphs = [&*self.encoder, &*self.decoder];
+        let graphs = [&self.encoder, &self.decoder];
         let weights = Arc::clone(&self.weights);
         let session = Session::open(&self.devices, weights, &graphs, self.session.clone())
             .map_err(Error::model)?;
@@ -315,6 +315,8 @@ impl SpeechModel for WhisperSession {
         self.check_mel(mel)?;
         let start = Instant::now();
         let graph = Arc::clone(&self.model.encoder);
+        // A window that was stopped left its caches half written; this one writes before it reads.
+        self.session.forget_state();
         self.session.run(&graph, &[Input::f32(MEL, mel)]).map_err(run_error)?;
         self.timings.encoder_runs += 1;
         self.timings.encoder += start.elapsed();

@@ -80,7 +80,10 @@ impl Run<'_> {
         let missing = || RunError::PlanMismatch(format!("{:?} is not bound", from.region));
         let bound = self.bindings.region(from.region).ok_or_else(missing)?;
         let offset = bound.offset_bytes.saturating_add(from.offset_bytes);
-        bound.shared.when_idle().read_tensor(offset, &from.layout, bytes)?;
+        let memory = bound.shared.when_idle();
+        memory
+            .read_tensor(offset, &from.layout, bytes)
+            .map_err(|error| self.plan.memory_error(device, error))?;
         Ok(())
     }
 
@@ -110,7 +113,10 @@ impl Run<'_> {
             event.wait()?;
         }
         let buffer = self.workspace.chunk_mut(self.plan, chunk as usize).ok_or_else(missing)?;
-        buffer.memory_mut().write_tensor(to.offset_bytes, &to.layout, bytes)?;
+        buffer
+            .memory_mut()
+            .write_tensor(to.offset_bytes, &to.layout, bytes)
+            .map_err(|error| self.plan.memory_error(device, error))?;
         Ok(())
     }
 }

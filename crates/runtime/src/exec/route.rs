@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tensoryard_graph::{Graph, Layout, Origin, TensorId};
 
 use crate::plan::{Blueprint, Chunk, DeviceIndex, PlanSplit};
-use crate::{BufferType, Location, PlanError, Region, StepOp};
+use crate::{BufferType, Location, PlanError, Region, StepOp, same_buffer_type};
 
 /// Where an input is written to.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub(crate) struct SplitRoute {
 #[derive(Debug)]
 pub(crate) struct ChunkRoute {
     pub kind: Arc<dyn BufferType>,
+    /// The first device that computes in it.
+    pub device: DeviceIndex,
     pub bytes: usize,
     pub nth: usize,
 }
@@ -88,7 +90,13 @@ impl Route {
         for (number, &Chunk { pool, bytes, .. }) in blueprint.memory.chunks.iter().enumerate() {
             let count = counts.get_mut(pool).ok_or_else(|| broken("a chunk is in no pool"))?;
             let nth = std::mem::replace(count, *count + 1);
-            chunks.push(ChunkRoute { kind: locator.chunk_kind(number)?, bytes, nth });
+            let kind = locator.chunk_kind(number)?;
+            let device = DeviceIndex(
+                (blueprint.devices.iter())
+                    .position(|device| same_buffer_type(&*device.buffer_type, &*kind))
+                    .ok_or_else(|| broken(format!("{} is of no device", kind.name())))?,
+            );
+            chunks.push(ChunkRoute { kind, device, bytes, nth });
         }
         let reads_old_state =
             (0..blueprint.states.len()).map(|number| reads_old_state(blueprint, number)).collect();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::bind::Known;
 use super::ticket::Flight;
 use crate::identity::Identity;
-use crate::{Buffer, BufferType, DeviceError, MemoryError, Plan, Usage, same_buffer_type};
+use crate::{Buffer, BufferType, DeviceError, Plan, Usage, same_buffer_type};
 
 #[derive(Debug)]
 struct PoolBuffers {
@@ -50,14 +50,16 @@ impl Workspace {
     /// Makes every chunk of the plan available. Existing memory that is large enough stays.
     ///
     /// # Errors
-    /// Memory that cannot be had. The workspace stays usable for what it was large enough for.
+    /// Memory that cannot be had, with the device. The workspace stays usable for what it was
+    /// large enough for.
     #[doc(alias = "ggml_backend_sched_reserve")]
-    pub fn reserve(&mut self, plan: &Plan) -> Result<(), MemoryError> {
+    pub fn reserve(&mut self, plan: &Plan) -> Result<(), DeviceError> {
         for (number, chunk) in plan.route().chunks.iter().enumerate() {
             if self.chunk(plan, number).is_some() {
                 continue;
             }
-            let new = Buffer::allocate(&chunk.kind, chunk.bytes, Usage::Compute)?;
+            let new = Buffer::allocate(&chunk.kind, chunk.bytes, Usage::Compute)
+                .map_err(|error| plan.memory_error(chunk.device, error))?;
             // What was looked up before names the memory that is replaced now.
             self.known.clear();
             self.counters.growths += 1;

@@ -55,7 +55,10 @@ pub use strategy::Strategy;
 
 use crate::exec::Route;
 use crate::identity::Identity;
-use crate::{Backend, BufferType, Device, PlanError, Program, State, Weights, same_buffer_type};
+use crate::{
+    Backend, BufferType, Device, DeviceError, MemoryError, PlanError, Program, State, Weights,
+    same_buffer_type,
+};
 
 /// Position of a device in the list that planning was given; 0 has the highest priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,6 +71,14 @@ pub struct PlanDevice {
     pub device: Arc<dyn Device>,
     /// Where its compute memory is allocated.
     pub buffer_type: Arc<dyn BufferType>,
+}
+
+impl PlanDevice {
+    /// A device whose results go to its default kind of memory.
+    pub fn new(device: &Arc<dyn Device>) -> Self {
+        let buffer_type = Arc::clone(&device.buffer_types()[0]);
+        Self { device: Arc::clone(device), buffer_type }
+    }
 }
 
 /// Options of planning.
@@ -293,9 +304,20 @@ impl Plan {
         &self.programs
     }
 
+    /// Whether a run writes state tensors.
+    pub fn writes_state(&self) -> bool {
+        self.route.splits.iter().any(|split| !split.writes.is_empty())
+    }
+
     /// What the executor looks up in every run.
     pub(crate) fn route(&self) -> &Route {
         &self.route
+    }
+
+    /// An error of a device's memory, with the device.
+    pub(crate) fn memory_error(&self, device: DeviceIndex, error: MemoryError) -> DeviceError {
+        let device = self.devices.get(device.0).map(|device| device.device.info().name.clone());
+        DeviceError::Memory { device: device.unwrap_or_default(), error }
     }
 
     pub(crate) fn identity(&self) -> &Identity {

@@ -16,7 +16,7 @@ fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
     Arc::new(g.finish().unwrap())
 }
 
-fn open(graphs: &[&Graph]) -> Session {
+fn open(graphs: &[&Arc<Graph>]) -> Session {
     let device = ReferenceOptions::new("A").build();
     let selected = Selected { device, options: BackendOptions::default() };
     Session::open(&[selected], Arc::new(Weights::default()), graphs, SessionOptions::default())

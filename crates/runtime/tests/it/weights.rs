@@ -1,7 +1,7 @@
 //! Loading of weights.
 
-use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::Mutex;
 
 use tensoryard_conformance::data::{MemoryWeights, encode};
 use tensoryard_conformance::reference::ReferenceOptions;
@@ -100,7 +100,7 @@ fn a_group_beyond_the_largest_buffer_takes_several() {
 #[derive(Default)]
 struct Odd {
     shift: usize,
-    released: RefCell<Vec<String>>,
+    released: Mutex<Vec<String>>,
 }
 
 impl WeightSource for Odd {
@@ -122,7 +122,7 @@ impl WeightSource for Odd {
     }
 
     fn release(&self, name: &str) {
-        self.released.borrow_mut().push(name.to_owned());
+        self.released.lock().unwrap().push(name.to_owned());
     }
 }
 
@@ -190,7 +190,7 @@ fn bytes_of_the_source_are_used_where_they_are_aligned_and_copied_where_not() {
         assert_eq!(found, expected.bytes("table").unwrap(), "shift {shift}");
         // What was copied is given back to the source; what is used in place is not.
         let copied = usize::from(host.is_writable());
-        let released = odd.released.borrow();
+        let released = odd.released.lock().unwrap();
         assert_eq!(released.iter().filter(|name| *name == "table").count(), copied);
     }
 }
