@@ -4,8 +4,6 @@
 //! there and through however many views. What is copied is whichever is fewer bytes: the views
 //! that are read, each once and smaller ones as parts of larger, or the whole tensor.
 
-use std::collections::HashMap;
-
 use tensoryard_graph::{Graph, Layout, Origin, TensorId, TensorMap};
 
 use super::facts::{Facts, Memory};
@@ -22,6 +20,8 @@ struct Need {
     copy: u32,
     /// The next need of the same tensor.
     next: u32,
+    /// The need before it in its group.
+    before: u32,
 }
 
 /// A version of a root in one kind of memory.
@@ -30,7 +30,7 @@ struct Group {
     root: TensorId,
     version: u32,
     kind: Kind,
-    needs: Vec<u32>,
+    last_need: u32,
     /// The next group of the same root.
     next: u32,
 }
@@ -77,7 +77,7 @@ impl Copies {
             reads: Vec::new(),
         };
         let mut groups: Vec<Group> = Vec::new();
-        let mut first_group: HashMap<TensorId, u32> = HashMap::new();
+        let mut first_group = TensorMap::filled(NONE, graph.len());
         for (position, node) in graph.nodes().iter().enumerate() {
             let device = devices[position];
             for (operand, source) in graph.node_sources(node).iter().enumerate() {
@@ -91,7 +91,7 @@ impl Copies {
                 let kind = facts.kind_of_device(device);
                 let need = found.need(source.id, kind).unwrap_or_else(|| {
                     let version = graph.tensor(source.id).version;
-                    let first = first_group.entry(source.root).or_insert(NONE);
+                    let first = &mut first_group[source.root];
                     let group = group(&mut groups, first, source.root, version, kind);
                     found.add_need(source.id, kind, group, &mut groups)
                 });
@@ -119,9 +119,9 @@ impl Copies {
     fn add_need(&mut self, tensor: TensorId, kind: Kind, group: u32, groups: &mut [Group]) -> u32 {
         let at = self.needs.len() as u32;
         let next = self.first_need[tensor];
-        self.needs.push(Need { tensor, kind, copy: NONE, next });
+        let before = std::mem::replace(&mut groups[group as usize].last_need, at);
+        self.needs.push(Need { tensor, kind, copy: NONE, next, before });
         self.first_need[tensor] = at;
-        groups[group as usize].needs.push(at);
         at
     }
 
@@ -148,11 +148,18 @@ impl Copies {
             arrival: None,
         };
         // Larger ones first, so that smaller ones find what contains them.
-        let mut order: Vec<(usize, u32)> = group
-            .needs
-            .iter()
-            .map(|&need| (graph.layout(self.needs[need as usize].tensor).data_bytes(), need))
-            .collect();
+        let mut order: Vec<(usize, u32)> = Vec::new();
+        let mut need = group.last_need;
+        while need != NONE {
+            let Need { tensor, before, .. } = self.needs[need as usize];
+            if tensor == group.root && before == NONE && order.is_empty() {
+                self.needs[need as usize].copy = self.copies.len() as u32;
+                self.copies.push(template);
+                return;
+            }
+            order.push((graph.layout(tensor).data_bytes(), need));
+            need = before;
+        }
         order.sort_by_key(|&(bytes, need)| (std::cmp::Reverse(bytes), need));
         let first = self.copies.len();
         let mut total = 0;
@@ -174,7 +181,7 @@ impl Copies {
         if fewer && is_dense(whole) && buffer_type.tensor_bytes(whole) <= buffer_type.max_size() {
             self.copies.truncate(first);
             self.copies.push(template);
-            for &need in &group.needs {
+            for &(_, need) in &order {
                 self.needs[need as usize].copy = first as u32;
             }
         }
@@ -197,7 +204,7 @@ fn group(
         at = group.next;
     }
     let at = groups.len() as u32;
-    groups.push(Group { root, version, kind, needs: Vec::new(), next: *first });
+    groups.push(Group { root, version, kind, last_need: NONE, next: *first });
     *first = at;
     at
 }

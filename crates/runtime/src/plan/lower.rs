@@ -79,14 +79,15 @@ pub fn lower(
         sources: Vec::with_capacity(operations.values.len()),
     };
     for entry in &operations.entries {
-        let dst = lowerer.locate(entry.dst)?;
+        let dst = lowerer.locate(entry.dst).ok_or_else(|| lowerer.missing(entry.dst))?;
         for source in operations.values.get(entry.sources.clone()).unwrap_or_default() {
             let Some(value) = *source else {
                 places.sources.push(None);
                 continue;
             };
-            let mut located = lowerer.locate(value)?;
-            located.aliasing = lowerer.aliasing((value, located), (entry.dst, dst))?;
+            let mut located = lowerer.locate(value).ok_or_else(|| lowerer.missing(value))?;
+            let aliasing = lowerer.aliasing((value, located), (entry.dst, dst));
+            located.aliasing = aliasing.ok_or_else(|| lowerer.overlap(value, entry.dst))?;
             places.sources.push(Some(located));
         }
         places.results.push(dst);
@@ -107,7 +108,8 @@ fn in_chunk(chunk: usize, offset_bytes: usize) -> Located {
 }
 
 impl Lowerer<'_> {
-    fn locate(&mut self, value: Value) -> Result<Located, PlanError> {
+    /// Where a value lies; `None` when it has no memory.
+    fn locate(&mut self, value: Value) -> Option<Located> {
         let graph = self.facts.graph;
         match value {
             Value::Tensor(id) => {
@@ -115,28 +117,25 @@ impl Lowerer<'_> {
                 let within = if root == id { 0 } else { graph.root_offset(id) };
                 match self.memory.tensors[root] {
                     Slot::Fresh(place) | Slot::Reuses { place, .. } => {
-                        Ok(in_chunk(place.chunk, place.offset_bytes + within))
+                        Some(in_chunk(place.chunk, place.offset_bytes + within))
                     }
-                    Slot::External => Ok(Located {
+                    Slot::External => Some(Located {
                         region: self.number(root),
                         offset_bytes: within,
                         aliasing: Aliasing::Disjoint,
                     }),
-                    Slot::None | Slot::Within { .. } => {
-                        let name = &graph.tensor(id).name;
-                        Err(PlanError::Blueprint(format!("{name:?} has no memory")))
-                    }
+                    Slot::None | Slot::Within { .. } => None,
                 }
             }
             Value::Copy(index, id) => {
                 let place = self.memory.arrivals[index.0];
                 let start = graph.root_offset(self.arrivals[index.0].tensor);
                 let within = graph.root_offset(id).saturating_sub(start);
-                Ok(in_chunk(place.chunk, place.offset_bytes + within))
+                Some(in_chunk(place.chunk, place.offset_bytes + within))
             }
             Value::Temporary(number) => {
                 let place = self.memory.temporaries[number];
-                Ok(in_chunk(place.chunk, place.offset_bytes))
+                Some(in_chunk(place.chunk, place.offset_bytes))
             }
         }
     }
@@ -170,33 +169,37 @@ impl Lowerer<'_> {
         }
     }
 
-    fn aliasing(
-        &self,
-        source: (Value, Located),
-        dst: (Value, Located),
-    ) -> Result<Aliasing, PlanError> {
+    /// How a source lies to the destination; `None` when it overlaps it otherwise than at the
+    /// same place with the same layout.
+    fn aliasing(&self, source: (Value, Located), dst: (Value, Located)) -> Option<Aliasing> {
         if source.1.region != dst.1.region {
-            return Ok(Aliasing::Disjoint);
+            return Some(Aliasing::Disjoint);
         }
         let apart = |a: Range<usize>, b: Range<usize>| a.end <= b.start || b.end <= a.start;
         if let (Some(a), Some(b)) = (self.reserved(source), self.reserved(dst))
             && apart(a, b)
         {
-            return Ok(Aliasing::Disjoint);
+            return Some(Aliasing::Disjoint);
         }
         let exact = |(value, located): (Value, Located)| {
             let start = located.offset_bytes;
             start..start + self.layout(value).extent_bytes()
         };
         if apart(exact(source), exact(dst)) {
-            return Ok(Aliasing::Disjoint);
+            return Some(Aliasing::Disjoint);
         }
         let same_start = source.1.offset_bytes == dst.1.offset_bytes;
-        if same_start && self.layout(source.0) == self.layout(dst.0) {
-            return Ok(Aliasing::SameAsDst);
-        }
-        let (source, dst) = (self.name(source.0), self.name(dst.0));
-        Err(PlanError::Blueprint(format!("{source} overlaps {dst}, which is computed from it")))
+        let same = same_start && self.layout(source.0) == self.layout(dst.0);
+        same.then_some(Aliasing::SameAsDst)
+    }
+
+    fn missing(&self, value: Value) -> PlanError {
+        PlanError::Blueprint(format!("{} has no memory", self.name(value)))
+    }
+
+    fn overlap(&self, source: Value, dst: Value) -> PlanError {
+        let (source, dst) = (self.name(source), self.name(dst));
+        PlanError::Blueprint(format!("{source} overlaps {dst}, which is computed from it"))
     }
 
     fn name(&self, value: Value) -> String {
