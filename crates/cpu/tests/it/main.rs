@@ -2,5 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that fails here has found its fault")]
 
+mod abort;
 mod conformance;
 mod device;
