@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tensoryard_graph::ops::Op;
@@ -19,6 +20,7 @@ use tensoryard_runtime::{
 };
 
 use crate::check::takes_panels;
+use crate::hbm::{HbmBufferType, hbm_buffer_type};
 use crate::isa::{Isa, feature_names};
 use crate::packed::{PackedMatrix, is_packed, packed_buffer_type};
 use crate::program::{CpuProgram, Runner};
@@ -77,7 +79,7 @@ pub struct CpuDevice {
     share_all: bool,
     /// Teams in use, by their number of threads.
     teams: Mutex<HashMap<usize, Weak<Mutex<Workers>>>>,
-    buffer_types: [Arc<dyn BufferType>; 2],
+    buffer_types: Vec<Arc<dyn BufferType>>,
 }
 
 impl fmt::Debug for CpuDevice {
@@ -99,7 +101,7 @@ impl CpuDevice {
             isa,
             share_all: false,
             teams: Mutex::default(),
-            buffer_types: [Arc::clone(host_buffer_type()), Arc::clone(packed_buffer_type())],
+            buffer_types: buffer_types(hbm_buffer_type().ok()),
         }
     }
 }
@@ -109,6 +111,15 @@ impl CpuDevice {
     #[must_use]
     pub fn sharing_every_step(mut self) -> Self {
         self.share_all = true;
+        self
+    }
+
+    /// Looks for high-bandwidth memory in another directory of node files: see
+    /// [`HbmBufferType::find`].
+    #[must_use]
+    pub fn with_memory_nodes(mut self, directory: &Path) -> Self {
+        let found = HbmBufferType::find(directory).ok();
+        self.buffer_types = buffer_types(found.map(|found| Arc::new(found) as _));
         self
     }
 
@@ -132,6 +143,13 @@ impl CpuDevice {
         teams.insert(threads, Arc::downgrade(&workers));
         Ok(workers)
     }
+}
+
+/// Plain memory, packed weights, and high-bandwidth memory where there is some.
+fn buffer_types(hbm: Option<Arc<dyn BufferType>>) -> Vec<Arc<dyn BufferType>> {
+    let mut types = vec![Arc::clone(host_buffer_type()), Arc::clone(packed_buffer_type())];
+    types.extend(hbm);
+    types
 }
 
 impl Device for CpuDevice {
@@ -168,8 +186,7 @@ impl Device for CpuDevice {
         let pack = PackedMatrix::of(layout).is_some()
             && uses.iter().all(reads_panels)
             && uses.iter().any(multiplies);
-        let [host, packed] = &self.buffer_types;
-        Arc::clone(if pack { packed } else { host })
+        Arc::clone(if pack { packed_buffer_type() } else { host_buffer_type() })
     }
 
     fn supports_op(&self, case: &OpCase<'_>) -> Result<(), Unsupported> {

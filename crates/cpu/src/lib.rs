@@ -8,6 +8,7 @@
 
 mod check;
 mod device;
+mod hbm;
 pub mod isa;
 pub mod kernels;
 pub mod pack;
@@ -24,6 +25,7 @@ pub mod team;
 mod view;
 
 pub use device::{CpuDevice, CpuDriver};
+pub use hbm::{HbmBufferType, hbm_buffer_type};
 pub use isa::{Isa, Level};
 pub use packed::{PackedBufferType, packed_buffer_type};
 pub use team::{ChunkCounter, Member, Stopped, Team, TeamError};

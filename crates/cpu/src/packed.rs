@@ -1,19 +1,21 @@
 //! The buffer type of weights packed into panels.
 //!
 //! Writing a tensor packs it, reading gives the very bytes back that were
-//! written. Only whole tensors can be read or written. Matrices `[k, m]` and
-//! convolution weights `[in_channels, kernel, out_channels]` can be packed.
+//! written. The memory reads and writes whole tensors only, and refuses views
+//! other than whole rows in storage order. Matrices `[k, m]` and convolution
+//! weights `[in_channels, kernel, out_channels]` can be packed.
 
 use std::any::Any;
 use std::sync::{Arc, LazyLock};
 
 use tensoryard_graph::Layout;
-use tensoryard_runtime::{BufferType, HostMemory, Memory, MemoryError};
+use tensoryard_runtime::{BufferType, HostMemory, Memory, MemoryError, PlacedLayout};
 
 use crate::pack::{PANEL_ALIGNMENT, PackSource, PanelType, Panels, pack_all};
 
 /// Weights in panels, ready for the matrix kernels.
 #[derive(Debug)]
+#[doc(alias = "ggml_backend_cpu_repack_buffer_type")]
 pub struct PackedBufferType;
 
 const NAME: &str = "CPU_Packed";
@@ -111,6 +113,19 @@ fn matrix_of(layout: &Layout, given: usize) -> Result<(PackedMatrix, usize), Mem
     Ok((matrix, bytes))
 }
 
+fn whole_tensors_only(what: &'static str) -> MemoryError {
+    MemoryError::WholeTensorsOnly { buffer_type: NAME.to_owned(), what }
+}
+
+/// Whether a view is made of whole rows of the base, in the order in which they are stored.
+fn is_whole_rows(view: &Layout, base: &Layout, offset_bytes: usize) -> bool {
+    let row_bytes = base.row_bytes().max(1);
+    view.dtype() == base.dtype()
+        && view.is_contiguous()
+        && offset_bytes.is_multiple_of(row_bytes)
+        && view.data_bytes().is_multiple_of(row_bytes)
+}
+
 impl Memory for PackedMemory {
     fn size(&self) -> usize {
         self.host.size()
@@ -153,6 +168,30 @@ impl Memory for PackedMemory {
 
     fn clear(&mut self, byte: u8) -> Result<(), MemoryError> {
         Memory::clear(&mut self.host, byte)
+    }
+
+    fn read_bytes(&self, _: usize, _: &mut [u8]) -> Result<(), MemoryError> {
+        Err(whole_tensors_only("a read of bytes"))
+    }
+
+    fn write_bytes(&mut self, _: usize, _: &[u8]) -> Result<(), MemoryError> {
+        Err(whole_tensors_only("a write of a part"))
+    }
+
+    fn fill(&mut self, _: usize, _: usize, _: u8) -> Result<(), MemoryError> {
+        Err(whole_tensors_only("a write of a part"))
+    }
+
+    fn init_tensor(&mut self, tensor: &PlacedLayout) -> Result<(), MemoryError> {
+        let layout = &tensor.layout;
+        let Some((start, base)) = &tensor.base else {
+            return matrix_of(layout, layout.data_bytes()).map(|_| ());
+        };
+        let offset_bytes = tensor.offset_bytes.checked_sub(*start);
+        if offset_bytes.is_some_and(|offset| is_whole_rows(layout, base, offset)) {
+            return Ok(());
+        }
+        Err(whole_tensors_only("a view other than whole rows in storage order"))
     }
 
     fn as_any(&self) -> &dyn Any {

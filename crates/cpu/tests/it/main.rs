@@ -5,3 +5,4 @@
 mod abort;
 mod conformance;
 mod device;
+mod memory;
