@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser};
 use tensoryard::hub::{CacheDir, Hub};
+use tensoryard::runtime::Registry;
 
 use crate::commands::Command;
 use crate::interrupt::Interrupt;
@@ -71,6 +72,11 @@ impl App {
             verbose: global.verbose,
             interrupt: Interrupt::install()?,
         })
+    }
+
+    /// The drivers and devices that can be had.
+    pub fn registry(&self) -> anyhow::Result<Registry> {
+        Ok(tensoryard::devices::built_in())
     }
 
     /// The models that can be had by name, over the chosen cache.

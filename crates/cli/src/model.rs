@@ -2,13 +2,13 @@
 //! when absent, loaded with a progress bar.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tensoryard::SpeechModel;
 use tensoryard::hub::Catalogue;
-use tensoryard::runtime::RegistryError;
 use tensoryard::speech::{Language, ModelOptions};
+use tensoryard::{SpeechError, SpeechModel};
 
 use crate::app::App;
 use crate::fetch::{self, DEFAULT_MODEL};
@@ -43,8 +43,11 @@ pub struct ModelArgs {
     pub threads: usize,
 
     /// Devices in order of priority, separated by commas: see `tensoryard devices`
-    #[arg(long, value_name = "DEVICES", default_value = "cpu", value_delimiter = ',')]
-    pub devices: Vec<String>,
+    ///
+    /// Each is DRIVER[:INDEX|:"NAME"][:key=value[;key=value]...], such as cpu:threads=4.
+    /// Quotes protect commas and other separators.
+    #[arg(long, value_name = "DEVICES", default_value = "cpu")]
+    pub devices: String,
 
     /// Read the model into memory instead of mapping its file
     #[arg(long)]
@@ -80,20 +83,15 @@ impl ModelArgs {
     pub fn load(&self, app: &App) -> anyhow::Result<Loaded> {
         let path = self.path(app)?;
         let mut options = ModelOptions::default();
-        options.devices.clone_from(&self.devices);
+        options.devices = vec![self.devices.clone()];
+        options.registry = Some(Arc::new(app.registry()?));
         options.threads = self.threads;
         options.load.mmap = !self.no_mmap;
         let start = Instant::now();
         let interrupt = &app.interrupt;
         let model = SpeechModel::load_with(&path, &options, |_, _| !interrupt.is_raised())
             .map_err(|error| {
-                let is_device = matches!(
-                    error,
-                    tensoryard::SpeechError::Device(
-                        RegistryError::UnknownDevice { .. }
-                            | RegistryError::UnknownParameter { .. }
-                    )
-                );
+                let is_device = matches!(error, SpeechError::Device(_));
                 let stopped = error.is_stopped();
                 let error = anyhow::Error::new(error);
                 if is_device || stopped {

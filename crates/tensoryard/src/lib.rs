@@ -14,6 +14,7 @@
 //! feature `download`, `hub` fetches models by name.
 
 mod convert;
+pub mod devices;
 #[cfg(feature = "download")]
 pub mod hub;
 pub mod speech;
@@ -24,6 +25,7 @@ pub use convert::{
 /// A short spoken sample, a WAV file: one channel, 16 kHz. Its text stands in `assets/sample.txt`.
 pub const SAMPLE_WAV: &[u8] = include_bytes!("../assets/sample.wav");
 
+pub use devices::default_registry;
 pub use speech::{SpeechError, SpeechModel, TranscribeOptions, Transcriber, Transcript};
 
 /// Audio: decoding, resampling, spectrograms.

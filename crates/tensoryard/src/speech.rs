@@ -10,10 +10,11 @@ use tensoryard_audio::{
     AudioError, AudioSource, HOP_SAMPLES, LogMel, MelSpectrogram, WINDOW_FRAMES, WINDOW_SAMPLES,
     load_mono_16k,
 };
-use tensoryard_cpu::CpuDriver;
 use tensoryard_models::whisper::transcribe::MelSource;
 use tensoryard_models::whisper::{LoadOptions, WhisperModel, WhisperSession, transcribe};
-use tensoryard_runtime::{AbortSignal, Registry, RegistryError, Selected};
+use tensoryard_runtime::{AbortSignal, DeviceKind, Registry, RegistryError, Selected};
+
+use crate::default_registry;
 
 pub use tensoryard_models::whisper::language::Language;
 pub use tensoryard_models::whisper::special::Task;
@@ -50,8 +51,11 @@ impl SpeechError {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ModelOptions {
-    /// Devices in order of priority, such as `cpu` or `cpu:threads=4`.
+    /// Devices in order of priority, such as `cpu` or `cpu:threads=4`; each text may name
+    /// several, separated by commas.
     pub devices: Vec<String>,
+    /// Where devices are looked up; without one, in [`default_registry`].
+    pub registry: Option<Arc<Registry>>,
     /// Threads of the CPU where its device says nothing else; 0 uses all processors.
     pub threads: usize,
     /// How weights are loaded.
@@ -60,18 +64,31 @@ pub struct ModelOptions {
 
 impl Default for ModelOptions {
     fn default() -> Self {
-        Self { devices: vec!["cpu".to_owned()], threads: 0, load: LoadOptions::default() }
+        Self {
+            devices: vec!["cpu".to_owned()],
+            registry: None,
+            threads: 0,
+            load: LoadOptions::default(),
+        }
     }
 }
 
-/// The devices of this machine that the library knows.
-///
-/// # Errors
-/// None today; drivers that can be added to it may be refused.
-pub fn default_registry() -> Result<Registry, RegistryError> {
-    let mut registry = Registry::new();
-    registry.register(Arc::new(CpuDriver::new()))?;
-    Ok(registry)
+impl ModelOptions {
+    /// The devices asked for, those of the CPU with the threads asked for.
+    fn select(&self) -> Result<Vec<Selected>, RegistryError> {
+        let registry = self.registry.as_deref().unwrap_or_else(|| default_registry());
+        let mut devices = Vec::new();
+        for specs in &self.devices {
+            devices.extend(registry.select_list(specs)?);
+        }
+        for selected in &mut devices {
+            let is_cpu = selected.device.info().kind == DeviceKind::Cpu;
+            if is_cpu && selected.options.threads == 0 {
+                selected.options.threads = self.threads;
+            }
+        }
+        Ok(devices)
+    }
 }
 
 /// A speech model in memory, shared by any number of transcribers.
@@ -100,18 +117,7 @@ impl SpeechModel {
         options: &ModelOptions,
         progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Self, SpeechError> {
-        let registry = default_registry()?;
-        let devices = options
-            .devices
-            .iter()
-            .map(|spec| {
-                let mut selected = registry.select(spec)?;
-                if selected.options.threads == 0 {
-                    selected.options.threads = options.threads;
-                }
-                Ok(selected)
-            })
-            .collect::<Result<Vec<Selected>, RegistryError>>()?;
+        let devices = options.select()?;
         let mel_threads = mel_threads(&devices);
         let model = WhisperModel::load(path, &devices, &options.load, progress)?;
         Ok(Self { whisper: Arc::new(model), mel_threads })
@@ -254,7 +260,7 @@ mod tests {
 
     #[test]
     fn spectrograms_use_no_more_threads_than_the_devices() {
-        let registry = default_registry().unwrap();
+        let registry = default_registry();
         let threads = |specs: &[&str]| {
             let devices: Vec<_> = specs.iter().map(|spec| registry.select(spec).unwrap()).collect();
             mel_threads(&devices)
@@ -263,5 +269,18 @@ mod tests {
         assert_eq!(threads(&["cpu:threads=2"]), 2);
         assert_eq!(threads(&["cpu:threads=64"]), MAX_MEL_THREADS);
         assert!((1..=MAX_MEL_THREADS).contains(&threads(&["cpu"])));
+    }
+
+    #[test]
+    fn devices_are_lists_and_threads_are_for_the_cpu() {
+        let mut options = ModelOptions { threads: 3, ..ModelOptions::default() };
+        options.devices = vec!["cpu:threads=2, cpu".to_owned(), "cpu:0".to_owned()];
+        let threads = |options: &ModelOptions| -> Vec<usize> {
+            options.select().unwrap().iter().map(|selected| selected.options.threads).collect()
+        };
+        assert_eq!(threads(&options), [2, 3, 3]);
+        options.registry = Some(Arc::new(Registry::new()));
+        let error = options.select().unwrap_err().to_string();
+        assert_eq!(error, r#"no device "cpu"; there are: none"#);
     }
 }

@@ -41,7 +41,7 @@ pub fn run(command: &Command, app: &App) -> anyhow::Result<()> {
         Command::Eval(args) => eval::run(args, app),
         Command::Convert(args) => convert::run(args, app),
         Command::Inspect(args) => inspect::run(args),
-        Command::Devices(args) => devices::run(args),
+        Command::Devices(args) => devices::run(args, app),
         Command::Pull(args) => pull::run(args, app),
         Command::Models(args) => models::run(args, app),
         Command::Completions(args) => completions::run(args),

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use snapbox::cmd::Command;
 
-use crate::support::{names, real_model, sample};
+use crate::support::{config, names, real_model, sample, write_model};
 use crate::tensoryard;
 
 /// The program with this model, quiet.
@@ -61,6 +61,27 @@ fn models_that_are_not_there_are_told() {
     ] {
         let assert = tensoryard(dir.path()).args(["transcribe", "--model", model]).assert().code(1);
         assert!(stderr_of(&assert).contains(problem), "{}", stderr_of(&assert));
+    }
+}
+
+#[test]
+fn devices_that_are_not_there_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("tiny.bin");
+    write_model(&model, &config(4, 1));
+    let (audio, _) = sample();
+    for (devices, problem) in [
+        ("tpu", "no device \"tpu\"; there are: CPU:0 ("),
+        ("cpu,tpu:1", "no device \"tpu:1\"; there are: CPU:0 ("),
+        ("cpu:7", "no device \"CPU:7\"; there are: CPU:0 ("),
+        ("cpu:speed=9", "CPU has no parameter \"speed\"; there are: threads"),
+        ("cpu:threads=many", "CPU: threads is \"many\", wanted a number, 0 for automatic"),
+        ("cpu,", "device \"cpu,\": a driver's name is missing"),
+    ] {
+        let command = transcribe(dir.path(), &model);
+        let assert = command.args(["--devices", devices]).arg(&audio).assert().code(1);
+        let text = stderr_of(&assert);
+        assert!(text.starts_with(&format!("error: {problem}")), "{devices}: {text}");
     }
 }
 

@@ -299,6 +299,9 @@ impl Registry {
     }
 
     fn known(&self) -> String {
+        if self.entries.is_empty() {
+            return "none".to_owned();
+        }
         let of = |entry: &Entry| list_devices(entry.driver.name(), &entry.devices);
         self.entries.iter().map(of).collect::<Vec<_>>().join(", ")
     }

@@ -4,9 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use tensoryard::default_registry;
 use tensoryard::models::whisper::{LoadOptions, WhisperModel};
 use tensoryard::runtime::Selected;
-use tensoryard::speech::{ModelOptions, SpeechModel, default_registry};
+use tensoryard::speech::{ModelOptions, SpeechModel};
 
 fn located(variable: &str, default: &str) -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -45,7 +46,7 @@ pub fn model_path(test: &str, name: &str) -> Option<PathBuf> {
 
 /// The CPU with that many threads.
 pub fn cpu(threads: usize) -> Vec<Selected> {
-    let registry = default_registry().unwrap();
+    let registry = default_registry();
     vec![registry.select(&format!("cpu:threads={threads}")).unwrap()]
 }
 
