@@ -1,7 +1,8 @@
 //! Whisper speech to text (Radford et al. 2022, "Robust Speech Recognition via
 //! Large-Scale Weak Supervision").
 //!
-//! [`encoder`] and [`decoder`] are the graphs, [`model`] loads and runs them.
+//! [`encoder`] and [`decoder`] are the graphs, [`mod@graphs`] lists them for planning, [`model`]
+//! loads and runs them.
 //! [`special`] and [`language`] describe the vocabulary, [`rules`] the filters on
 //! logits, [`decode`] one 30 s window, [`segment`] and [`transcribe`] a whole
 //! recording, [`transcript`] and [`write`](mod@write) its result.
@@ -11,6 +12,7 @@ pub mod decode;
 pub mod decoder;
 pub mod encoder;
 mod extras;
+pub mod graphs;
 pub mod language;
 mod layers;
 pub mod model;

@@ -23,6 +23,7 @@ use super::decode::{ModelDims, SpeechModel};
 use super::decoder::{DecoderShape, LOGITS, MASK, POSITIONS, ROWS, TOKENS, decoder_graph};
 use super::encoder::{AudioOutput, FEATURES, MEL, encoder_graph};
 use super::extras::open_checkpoint;
+use super::graphs::graph_config;
 use super::rules::SuppressionLists;
 use super::weights::CheckpointWeights;
 use crate::Error;
@@ -109,15 +110,7 @@ impl WhisperModel {
             name: "devices",
             reason: "at least one device is needed".to_owned(),
         })?;
-        if !matches!(options.cache, DType::F16 | DType::F32) {
-            let reason = format!("is {}, wanted f16 or f32", options.cache);
-            return Err(Error::InvalidOption { name: "cache", reason });
-        }
-        let config = GraphConfig {
-            sizes: checkpoint.config,
-            matrix: matrix_type(checkpoint, options)?,
-            cache: options.cache,
-        };
+        let config = graph_config(checkpoint, options)?;
         let encoder = encoder_graph(&config, AudioOutput::State).map_err(Error::model)?;
         let shape = DecoderShape::new(&config, 0, 1, 1);
         let decoder = decoder_graph(&config, shape).map_err(Error::model)?;
@@ -192,7 +185,10 @@ impl WhisperModel {
     }
 }
 
-fn matrix_type(checkpoint: &WhisperCheckpoint, options: &LoadOptions) -> Result<DType, Error> {
+pub(super) fn matrix_type(
+    checkpoint: &WhisperCheckpoint,
+    options: &LoadOptions,
+) -> Result<DType, Error> {
     let stored = checkpoint.tensor("decoder.token_embedding.weight").map(|tensor| tensor.dtype());
     match options.matrix.or(stored) {
         Some(dtype @ (DType::F16 | DType::F32)) => Ok(dtype),
