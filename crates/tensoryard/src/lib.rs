@@ -17,6 +17,7 @@ mod convert;
 pub mod devices;
 #[cfg(feature = "download")]
 pub mod hub;
+pub mod plan_view;
 pub mod speech;
 
 pub use convert::{

@@ -13,6 +13,7 @@ mod formats;
 mod goldens;
 mod lengths;
 mod logits;
+mod plan_view;
 mod sessions;
 mod settings;
 mod support;
