@@ -81,7 +81,7 @@ pub struct Loaded {
 impl ModelArgs {
     /// Finds, fetches if needed, and loads the model.
     pub fn load(&self, app: &App) -> anyhow::Result<Loaded> {
-        let path = self.path(app)?;
+        let path = find(&self.model, app)?;
         let mut options = ModelOptions::default();
         options.devices = vec![self.devices.clone()];
         options.registry = Some(Arc::new(app.registry()?));
@@ -102,16 +102,17 @@ impl ModelArgs {
             })?;
         Ok(Loaded { model, path, time: start.elapsed() })
     }
+}
 
-    fn path(&self, app: &App) -> anyhow::Result<PathBuf> {
-        let path = Path::new(&self.model);
-        if names_a_file(&self.model, path.exists()) {
-            // A missing file is told with its path, not as an unknown name.
-            path.metadata().with_context(|| format!("cannot open the model {}", path.display()))?;
-            return Ok(path.to_owned());
-        }
-        fetch::ensure(&self.model, None, &app.hub()?, app)
+/// The file of a model: the path given, or that of the name, fetched if needed.
+pub fn find(model: &str, app: &App) -> anyhow::Result<PathBuf> {
+    let path = Path::new(model);
+    if names_a_file(model, path.exists()) {
+        // A missing file is told with its path, not as an unknown name.
+        path.metadata().with_context(|| format!("cannot open the model {}", path.display()))?;
+        return Ok(path.to_owned());
     }
+    fetch::ensure(model, None, &app.hub()?, app)
 }
 
 /// Whether a model was named by its path. What merely lies in the current

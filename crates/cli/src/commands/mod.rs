@@ -6,6 +6,7 @@ mod devices;
 mod eval;
 mod inspect;
 mod models;
+mod plan;
 mod pull;
 mod transcribe;
 
@@ -28,6 +29,8 @@ pub enum Command {
     Convert(convert::Args),
     /// Show what is inside a model file
     Inspect(inspect::Args),
+    /// Show what of a model would run where and why, before it is loaded
+    Plan(plan::Args),
     /// List the devices of this machine
     Devices(devices::Args),
     /// Print a script that completes commands and options in a shell
@@ -41,6 +44,7 @@ pub fn run(command: &Command, app: &App) -> anyhow::Result<()> {
         Command::Eval(args) => eval::run(args, app),
         Command::Convert(args) => convert::run(args, app),
         Command::Inspect(args) => inspect::run(args),
+        Command::Plan(args) => plan::run(args, app),
         Command::Devices(args) => devices::run(args, app),
         Command::Pull(args) => pull::run(args, app),
         Command::Models(args) => models::run(args, app),

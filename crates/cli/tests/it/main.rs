@@ -9,6 +9,7 @@ mod devices;
 mod eval;
 mod inspect;
 mod models;
+mod plan;
 mod program;
 mod pull;
 mod support;
