@@ -81,7 +81,12 @@ pub fn run_random(seed: u64, scene: &Scene) -> Result<Outcome, Box<dyn Error>> {
             buffer_type: Arc::clone(&device.buffer_types()[0]),
         })
         .collect();
-    let options = PlanOptions { fusion: scene.fusion, ..PlanOptions::default() };
+    let mut options = PlanOptions { fusion: scene.fusion, ..PlanOptions::default() };
+    let mut rng = Rng::new(seed ^ 0x0b5e);
+    options.staged = rng.chance(25);
+    if rng.chance(30) {
+        options.observed = graph.ids().filter(|_| rng.chance(20)).collect();
+    }
     let plan = match plan::plan(&graph, &devices, &backends, &weights, &state, &options) {
         Ok(plan) => plan,
         Err(PlanError::Fixed { .. } | PlanError::TooLarge { .. }) => return Ok(Outcome::Refused),

@@ -3,6 +3,7 @@
 //! * [`oracle`]: what every op means; [`mod@interpret`]: whole graphs by it, without planning.
 //! * [`cases`]: named cases with awkward inputs; [`suite`]: runs them on a device.
 //! * [`mod@reference`]: devices that compute by the oracle, in memory of their own.
+//! * [`greedy`]: the placement that planning is measured against.
 //! * [`random_graph`]: seeded graphs over all ops; [`fuzz`]: runs them on any devices.
 //!
 //! For tests only. A backend's test file calls [`suite::run_suite`] and asserts the report.
@@ -13,6 +14,7 @@ pub mod compare;
 pub mod data;
 pub mod expect;
 pub mod fuzz;
+pub mod greedy;
 pub mod interpret;
 pub mod oracle;
 pub mod random_graph;

@@ -4,10 +4,15 @@
 
 mod allocate;
 mod buffers;
+mod arrivals;
 mod assign;
 mod cases;
 mod cost;
+mod greedy;
 mod limits;
+mod many;
+mod observed;
+mod offload;
 mod pins;
 mod place;
 mod policy;
@@ -18,6 +23,7 @@ mod registry;
 mod select;
 mod session;
 mod split;
+mod staged;
 mod support;
 mod tensor_data;
 mod tensor_queue;

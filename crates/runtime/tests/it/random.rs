@@ -11,8 +11,12 @@ use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_conformance::rng::Rng;
 use tensoryard_runtime::Device;
 
-/// One to three devices; the last claims every op.
-fn random_devices(rng: &mut Rng) -> Vec<Arc<dyn Device>> {
+/// Largest buffers that bind nothing, and some that do.
+pub const LARGE: &[usize] = &[1 << 20];
+pub const SOME_SMALL: &[usize] = &[1 << 20, 1 << 20, 1024];
+
+/// One to three devices with largest buffers of these sizes; the last claims every op.
+pub fn random_devices(rng: &mut Rng, max_sizes: &[usize]) -> Vec<Arc<dyn Device>> {
     let count = 1 + rng.below(3);
     let memories = ["first memory", "second memory", "third memory"];
     // Devices that share memory agree about it.
@@ -33,7 +37,7 @@ fn random_devices(rng: &mut Rng) -> Vec<Arc<dyn Device>> {
                 options.ops.retain(|_| rng.chance(share));
             }
             let alignment = rng.pick(&[4, 32, 128]);
-            let max_size = rng.pick(&[1 << 20, 1 << 20, 1024]);
+            let max_size = rng.pick(max_sizes);
             let fresh = (alignment, max_size, rng.pick(&[0, 0, 8]));
             (options.alignment, options.max_size, options.padding) =
                 *kinds.entry(options.memory.clone()).or_insert(fresh);
@@ -44,7 +48,7 @@ fn random_devices(rng: &mut Rng) -> Vec<Arc<dyn Device>> {
 
 fn random_scene(seed: u64) -> Scene {
     let mut rng = Rng::new(seed ^ 0x5eed);
-    let devices = random_devices(&mut rng);
+    let devices = random_devices(&mut rng, SOME_SMALL);
     Scene {
         weights_on: rng.below(devices.len()),
         state_on: rng.below(devices.len()),
