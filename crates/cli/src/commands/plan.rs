@@ -27,6 +27,9 @@ pub struct Args {
     model: String,
 
     /// Devices in order of priority, separated by commas: see `tensoryard devices`
+    ///
+    /// Each is DRIVER[:INDEX|:"NAME"][:key=value[;key=value]...], such as cpu:threads=4.
+    /// Quotes protect commas and other separators.
     #[arg(long, value_name = "DEVICES", default_value = "cpu")]
     devices: String,
 
@@ -93,7 +96,7 @@ impl std::fmt::Display for DoesNotFit {
 impl std::error::Error for DoesNotFit {}
 
 pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
-    let registry = tensoryard::speech::default_registry()?;
+    let registry = app.registry()?;
     let devices = registry.select_list(&args.devices)?;
     let path = model::find(&args.model, app)?;
     let mut options = LoadOptions::default();

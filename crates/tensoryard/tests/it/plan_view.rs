@@ -120,7 +120,7 @@ fn a_report_counts_what_the_blueprint_has() {
     let config = GraphConfig { sizes, matrix: DType::F16, cache: DType::F16 };
     let mut able = ReferenceOptions::new("able");
     able.ops.retain(|&kind| kind != OpKind::Attention);
-    let cpu = tensoryard::speech::default_registry().unwrap().select("cpu").unwrap().device;
+    let cpu = tensoryard::default_registry().select("cpu").unwrap().device;
     let devices = [able.build(), cpu].map(|device| {
         let buffer_type = Arc::clone(&device.buffer_types()[0]);
         PlanDevice { device, buffer_type }
