@@ -34,14 +34,17 @@ pub use device::{
 };
 pub use error::{DeviceError, MemoryError, PlanError, RegistryError, RunError, WeightError};
 pub use event::{Event, Signal};
-pub use exec::{Input, RunCounters, State, StateStatus, StateTensor, Ticket, Workspace};
+pub use exec::{
+    Input, Observer, RunCounters, RunOptions, Seen, SplitTiming, State, StateStatus, StateTensor,
+    Ticket, Workspace,
+};
 pub use host::{HostMemory, OwnedBytes, SharedBytes};
 pub use memory::{HostBufferType, host_buffer_type};
 pub use multi::MultiBuffer;
 pub use plan::{Assignment, Blueprint, DeviceIndex, Plan, PlanDevice, PlanOptions};
 pub use rates::DeviceRates;
 pub use registry::{DeviceRequest, ParameterSpec, Parameters, Registry, Selected, Selector};
-pub use session::{FailurePolicy, Outputs, Recovery, Session, SessionOptions};
+pub use session::{FailurePolicy, Outputs, Recovery, Session, SessionOptions, Submitted};
 pub use step::{Aliasing, MatrixOp, Operand, Region, Step, StepOp};
 pub use submission::{BindingToken, Bound, Location, Submission};
 pub use tensors::{TensorDataError, Tensors};

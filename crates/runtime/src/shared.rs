@@ -74,10 +74,12 @@ impl SharedMemory {
         Self { memory: UnsafeCell::new(memory), users, last }
     }
 
-    /// The memory, once nobody uses it. Only the buffer that owns it calls this, under `&self`.
+    /// The memory, once nobody uses it. Called by the buffer that owns it, under `&self`, and by
+    /// the executor while it has the buffer's owner exclusively.
     pub fn when_idle(&self) -> &dyn Memory {
         self.users.wait();
-        // SAFETY: `get_mut` needs `&mut Buffer`, which the caller's `&Buffer` excludes.
+        // SAFETY: `get_mut` needs `&mut Buffer`, which the caller's borrow of the buffer or of
+        // its owner excludes.
         unsafe { &**self.memory.get() }
     }
 

@@ -15,14 +15,16 @@ pub(crate) struct Known {
     plan: Identity,
     weights: Identity,
     state: Identity,
+    copy: usize,
     bindings: Arc<Bindings>,
 }
 
 impl Known {
-    fn is_for(&self, plan: &Plan, weights: &Weights, state: &State) -> bool {
+    fn is_for(&self, plan: &Plan, weights: &Weights, state: &State, copy: usize) -> bool {
         self.plan == *plan.identity()
             && self.weights == *weights.identity()
             && self.state == *state.identity()
+            && self.copy == copy
     }
 }
 
@@ -35,14 +37,15 @@ pub(crate) fn bindings(
     weights: &Weights,
     state: &State,
     workspace: &mut Workspace,
+    copy: usize,
 ) -> Result<Arc<Bindings>, RunError> {
-    let known = workspace.known.iter().position(|k| k.is_for(plan, weights, state));
+    let known = workspace.known.iter().position(|k| k.is_for(plan, weights, state, copy));
     if let Some(at) = known {
         // The latest stands first.
         workspace.known[..=at].rotate_right(1);
         return Ok(Arc::clone(&workspace.known[0].bindings));
     }
-    let bindings = Arc::new(make(plan, weights, state, workspace)?);
+    let bindings = Arc::new(make(plan, weights, state, workspace, copy)?);
     if workspace.known.len() >= MAX_KNOWN {
         workspace.known.clear();
     }
@@ -52,7 +55,7 @@ pub(crate) fn bindings(
             plan: plan.identity().clone(),
             weights: weights.identity().clone(),
             state: state.identity().clone(),
-
+            copy,
             bindings: Arc::clone(&bindings),
         },
     );
@@ -64,6 +67,7 @@ fn make(
     weights: &Weights,
     state: &State,
     workspace: &Workspace,
+    copy: usize,
 ) -> Result<Bindings, RunError> {
     let graph = &plan.graph;
     let missing = |id: TensorId| {
@@ -84,7 +88,7 @@ fn make(
     };
     let of_chunk = |chunk: usize| {
         let buffer = workspace
-            .chunk(plan, chunk)
+            .chunk(plan, chunk, copy)
             .ok_or_else(|| RunError::PlanMismatch(format!("chunk {chunk} is not reserved")))?;
         Ok(BoundRegion { shared: Arc::clone(buffer.shared()), offset_bytes: 0 })
     };

@@ -10,8 +10,20 @@ use crate::submission::Submission;
 use crate::{DeviceIndex, Location, MemoryError, Region, RunError};
 
 impl Run<'_> {
-    /// Copies a tensor to where a later split reads it.
-    pub fn arrive(&mut self, route: &CopyRoute) -> Result<(), RunError> {
+    /// Copies a tensor to where a later split reads it, unless it is there from the last run.
+    pub fn arrive(&mut self, index: usize) -> Result<(), RunError> {
+        let route = &self.route.arrivals[index];
+        let counters = &mut self.workspace.counters;
+        if self.arrived[index] {
+            counters.unchanged += 1;
+            return Ok(());
+        }
+        self.copy(route)?;
+        self.arrived[index] = route.kept;
+        Ok(())
+    }
+
+    fn copy(&mut self, route: &CopyRoute) -> Result<(), RunError> {
         let counters = &mut self.workspace.counters;
         counters.copies += 1;
         counters.copied_bytes += route.from.layout.data_bytes() as u64;
@@ -87,6 +99,14 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Whether an input in plain host memory holds these bytes already.
+    pub fn holds(&self, to: &Location, bytes: &[u8]) -> bool {
+        let Some(bound) = self.bindings.region(to.region) else { return false };
+        let host = bound.shared.when_idle().host();
+        let held = host.and_then(|host| host.slice(to.offset_bytes, bytes.len()).ok());
+        to.layout.is_contiguous() && held == Some(bytes)
+    }
+
     /// Writes a tensor of compute memory from contiguous bytes, after what was queued on its
     /// memory: in the queue where the device has transfers, else at once.
     pub fn write(
@@ -112,7 +132,8 @@ impl Run<'_> {
         {
             event.wait()?;
         }
-        let buffer = self.workspace.chunk_mut(self.plan, chunk as usize).ok_or_else(missing)?;
+        let buffer =
+            self.workspace.chunk_mut(self.plan, chunk as usize, self.copy).ok_or_else(missing)?;
         buffer
             .memory_mut()
             .write_tensor(to.offset_bytes, &to.layout, bytes)

@@ -2,6 +2,7 @@
 
 mod bind;
 mod copy;
+mod observe;
 mod output;
 mod route;
 mod run;
@@ -9,9 +10,12 @@ mod state;
 mod ticket;
 mod workspace;
 
+pub use observe::{Observer, Seen, SplitTiming};
 pub use output::read_output;
+pub(crate) use output::read_output_of;
 pub(crate) use route::Route;
-pub use run::{Input, run, submit};
+pub use run::{Input, RunOptions, run, submit};
 pub use state::{State, StateStatus, StateTensor};
+pub(crate) use ticket::RunMark;
 pub use ticket::Ticket;
-pub use workspace::{RunCounters, Workspace};
+pub use workspace::{MAX_COPIES, RunCounters, Workspace};

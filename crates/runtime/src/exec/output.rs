@@ -3,6 +3,7 @@
 use bytemuck::Pod;
 use tensoryard_graph::{DType, Origin, TensorId};
 
+use super::ticket::RunMark;
 use super::{State, Workspace};
 use crate::{Memory, MemoryError, Plan, RunError, Weights};
 
@@ -21,17 +22,28 @@ pub fn read_output<T: Pod>(
     workspace: &Workspace,
     dst: &mut Vec<T>,
 ) -> Result<(), RunError> {
+    read_output_of(plan, None, name, wanted, (weights, state, workspace), dst)
+}
+
+/// As [`read_output`], of the run that is named, which later runs of a plan with staged memory may
+/// not have touched yet.
+pub(crate) fn read_output_of<T: Pod>(
+    plan: &Plan,
+    mark: Option<RunMark>,
+    name: &str,
+    wanted: DType,
+    (weights, state, workspace): (&Weights, &State, &Workspace),
+    dst: &mut Vec<T>,
+) -> Result<(), RunError> {
     let unknown = || RunError::NotAnOutput(name.to_owned());
     let id = plan.graph.output(name).ok_or_else(unknown)?;
-    if !workspace.holds_results_of(plan)? {
-        return Err(unknown());
-    }
+    let copy = workspace.copy_with_results(plan, mark)?.ok_or_else(unknown)?;
     let layout = *plan.graph.layout(id);
     if layout.dtype() != wanted || size_of::<T>() != wanted.block_bytes() {
         let wanted = wanted.name();
         return Err(RunError::OutputType { name: name.to_owned(), layout, wanted });
     }
-    let (memory, offset_bytes) = locate(plan, id, weights, state, workspace)?;
+    let (memory, offset_bytes) = locate(plan, id, (weights, state, workspace), copy)?;
     dst.clear();
     dst.try_reserve_exact(layout.shape().elements())
         .map_err(|_| MemoryError::Allocation { bytes: layout.data_bytes() })?;
@@ -44,9 +56,8 @@ pub fn read_output<T: Pod>(
 pub(super) fn locate<'a>(
     plan: &Plan,
     id: TensorId,
-    weights: &'a Weights,
-    state: &'a State,
-    workspace: &'a Workspace,
+    (weights, state, workspace): (&'a Weights, &'a State, &'a Workspace),
+    copy: usize,
 ) -> Result<(&'a dyn Memory, usize), RunError> {
     let graph = &*plan.graph;
     let root = graph.tensor(graph.root(id));
@@ -57,7 +68,7 @@ pub(super) fn locate<'a>(
             .map(|weight| (weight.buffer().memory(), weight.offset_bytes() + within)),
         Origin::State => state.get(&root.name).map(|tensor| (tensor.buffer().memory(), within)),
         Origin::Input | Origin::Op(_) => plan.memory.locate(id).and_then(|place| {
-            let buffer = workspace.chunk(plan, place.chunk)?;
+            let buffer = workspace.chunk(plan, place.chunk, copy)?;
             Some((buffer.memory(), place.offset_bytes))
         }),
     };

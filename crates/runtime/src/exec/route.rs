@@ -13,11 +13,15 @@ pub(crate) struct InputRoute {
     pub id: TensorId,
     pub to: Location,
     pub device: DeviceIndex,
+    /// Arrivals that keep their copy of it from run to run.
+    pub kept_in: Vec<usize>,
 }
 
 /// A copy between two memories.
 #[derive(Debug)]
 pub(crate) struct CopyRoute {
+    /// Whether the copy is still there in the next run.
+    pub kept: bool,
     pub from: Location,
     pub from_kind: Arc<dyn BufferType>,
     pub from_device: DeviceIndex,
@@ -42,6 +46,7 @@ pub(crate) struct ChunkRoute {
     /// The first device that computes in it.
     pub device: DeviceIndex,
     pub bytes: usize,
+    pub staged: bool,
     pub nth: usize,
 }
 
@@ -52,6 +57,8 @@ pub(crate) struct Route {
     pub arrivals: Vec<CopyRoute>,
     pub splits: Vec<SplitRoute>,
     pub chunks: Vec<ChunkRoute>,
+    /// Whether runs can overlap in copies of some chunks.
+    pub is_staged: bool,
     /// For each state tensor, whether a run looks at what it held before.
     pub reads_old_state: Vec<bool>,
 }
@@ -67,7 +74,12 @@ impl Route {
         let mut inputs = Vec::new();
         for id in graph.live_leaves(Origin::Input) {
             let (to, device) = (locator.locate(id)?, locator.device(id)?);
-            inputs.push(InputRoute { id, to, device });
+            let arrivals = blueprint.arrivals.iter().enumerate();
+            let kept_in = arrivals
+                .filter(|(_, arrival)| arrival.kept && graph.root(arrival.tensor) == id)
+                .map(|(index, _)| index)
+                .collect();
+            inputs.push(InputRoute { id, to, device, kept_in });
         }
         let mut arrivals = Vec::with_capacity(blueprint.arrivals.len());
         for (index, arrival) in blueprint.arrivals.iter().enumerate() {
@@ -76,6 +88,7 @@ impl Route {
             let layout = *graph.layout(arrival.tensor);
             let to = chunk_location(place.chunk, place.offset_bytes, layout);
             arrivals.push(CopyRoute {
+                kept: arrival.kept,
                 from: locator.locate(arrival.tensor)?,
                 from_kind: locator.kind(arrival.tensor)?,
                 from_device: locator.device(arrival.tensor)?,
@@ -86,9 +99,10 @@ impl Route {
         }
         let splits = blueprint.splits.iter().map(|split| split_route(blueprint, split)).collect();
         let mut chunks: Vec<ChunkRoute> = Vec::with_capacity(blueprint.memory.chunks.len());
-        let mut counts = vec![0; blueprint.memory.pools.len()];
-        for (number, &Chunk { pool, bytes, .. }) in blueprint.memory.chunks.iter().enumerate() {
-            let count = counts.get_mut(pool).ok_or_else(|| broken("a chunk is in no pool"))?;
+        let mut counts = vec![[0; 2]; blueprint.memory.pools.len()];
+        for (number, &Chunk { pool, bytes, staged }) in blueprint.memory.chunks.iter().enumerate() {
+            let counts = counts.get_mut(pool).ok_or_else(|| broken("a chunk is in no pool"))?;
+            let count = &mut counts[usize::from(staged)];
             let nth = std::mem::replace(count, *count + 1);
             let kind = locator.chunk_kind(number)?;
             let device = DeviceIndex(
@@ -96,11 +110,12 @@ impl Route {
                     .position(|device| same_buffer_type(&*device.buffer_type, &*kind))
                     .ok_or_else(|| broken(format!("{} is of no device", kind.name())))?,
             );
-            chunks.push(ChunkRoute { kind, device, bytes, nth });
+            chunks.push(ChunkRoute { kind, device, bytes, staged, nth });
         }
         let reads_old_state =
             (0..blueprint.states.len()).map(|number| reads_old_state(blueprint, number)).collect();
-        Ok(Self { inputs, arrivals, splits, chunks, reads_old_state })
+        let is_staged = chunks.iter().any(|chunk| chunk.staged);
+        Ok(Self { inputs, arrivals, splits, chunks, is_staged, reads_old_state })
     }
 }
 

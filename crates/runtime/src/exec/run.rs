@@ -5,11 +5,14 @@
 //! first, on its queue where the device can. So work on one memory happens in plan order, work on
 //! different memories overlaps, and devices that work at once need nothing of this.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use tensoryard_graph::{Graph, Origin, TensorId};
 
+use super::observe::{Observer, Seen, SplitTiming};
 use super::route::{InputRoute, Route};
 use super::ticket::{Flight, Ticket};
 use super::{State, StateStatus, Workspace, bind};
@@ -44,6 +47,27 @@ impl<'a> Input<'a> {
     }
 }
 
+/// How a run is watched and stopped.
+#[derive(Default)]
+pub struct RunOptions<'a> {
+    /// Stops the run from another thread.
+    pub abort: AbortSignal,
+    /// Is shown the nodes that the plan was made to observe.
+    pub observer: Option<&'a mut dyn Observer>,
+    /// Takes the time of each split; waiting for it costs some.
+    pub timings: Option<&'a mut Vec<SplitTiming>>,
+}
+
+impl fmt::Debug for RunOptions<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunOptions")
+            .field("abort", &self.abort)
+            .field("observer", &self.observer.is_some())
+            .field("timings", &self.timings.is_some())
+            .finish()
+    }
+}
+
 /// Runs a plan and waits for it. `backends` are the queues that it was planned with, in the same
 /// order.
 ///
@@ -61,7 +85,8 @@ pub fn run(
     inputs: &[Input<'_>],
     abort: &AbortSignal,
 ) -> Result<(), RunError> {
-    Ok(submit(plan, backends, weights, state, workspace, inputs, abort)?.wait()?)
+    let mut options = RunOptions { abort: abort.clone(), ..RunOptions::default() };
+    Ok(submit(plan, backends, weights, state, workspace, inputs, &mut options)?.wait()?)
 }
 
 /// Starts a run of a plan. Inputs are copied before this returns; weights, state and workspace
@@ -79,7 +104,7 @@ pub fn submit(
     state: &mut State,
     workspace: &mut Workspace,
     inputs: &[Input<'_>],
-    abort: &AbortSignal,
+    options: &mut RunOptions<'_>,
 ) -> Result<Ticket, RunError> {
     if backends.len() != plan.devices.len() {
         let (given, planned) = (backends.len(), plan.devices.len());
@@ -88,57 +113,54 @@ pub fn submit(
     check_inputs(&plan.graph, plan.route(), inputs)?;
     state.settle(false);
     let route = plan.route();
-    let read_state = || {
-        let names = plan.states.iter().zip(&route.reads_old_state);
-        names.filter(|(_, reads)| **reads).map(|(&id, _)| plan.graph.tensor(id).name.as_str())
-    };
-    if let Some((name, status)) = state.unusable(read_state()) {
+    let leaves = || plan.states.iter().zip(&route.reads_old_state);
+    let name = |id: TensorId| plan.graph.tensor(id).name.as_str();
+    let read = leaves().filter(|(_, reads)| **reads).map(|(&id, _)| name(id));
+    if let Some((name, status)) = state.unusable(read) {
         return Err(RunError::StateUnusable { name: name.to_owned(), status });
     }
-    workspace.begin_run();
     workspace.reserve(plan)?;
-    let bindings = bind::bindings(plan, weights, state, workspace)?;
+    let (copy, arrived) = workspace.begin_run(plan);
+    let bindings = bind::bindings(plan, weights, state, workspace, copy)?;
     let is_asynchronous = backends.iter().any(|backend| backend.is_asynchronous());
     let mut run = Run {
         plan,
         route,
+        weights,
+        state,
+        workspace,
+        copy,
+        arrived,
+        bindings,
+        is_asynchronous,
         ends: vec![None; if is_asynchronous { backends.len() } else { 0 }],
         backends,
-        workspace,
-        bindings,
-        abort,
-        is_asynchronous,
         reached: 0,
     };
-    let outcome = run.walk(inputs);
-    let (reached, ends) = (run.reached, run.ends);
+    let outcome = run.walk(inputs, options);
+    let Run { reached, ends, arrived, .. } = run;
     let written = || written_state(plan, route, reached);
     if let Err(error) = outcome {
-        // What is still queued may go on for a while; state and workspace wait for it.
         for backend in backends.iter_mut().filter(|backend| backend.is_asynchronous()) {
+            // The first error is the one to tell; the queues must be empty and fit for work.
             _ = backend.synchronize();
         }
-        for name in written() {
-            state.mark(name, StateStatus::Torn);
-        }
+        written().for_each(|name| state.mark(name, StateStatus::Torn));
         return Err(error);
     }
-    let mended = || {
-        let numbers = plan.states.iter().zip(&route.reads_old_state);
-        numbers.filter(|(_, reads)| !**reads).map(|(&id, _)| plan.graph.tensor(id).name.as_str())
-    };
+    let mended = || leaves().filter(|(_, reads)| !**reads).map(|(&id, _)| name(id));
     let ends: Vec<Event> = ends.into_iter().flatten().collect();
     let flight = (!ends.is_empty()).then(|| Flight::new(ends));
     match &flight {
         Some(flight) if !plan.states.is_empty() => {
-            let owned = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
-            state.in_flight(flight, owned(&mut written()), owned(&mut mended()));
+            let written = written().map(str::to_owned).collect();
+            state.in_flight(flight, written, mended().map(str::to_owned).collect());
         }
         Some(_) => {}
         None => mended().for_each(|name| state.mark(name, StateStatus::Committed)),
     }
-    workspace.end_run(plan, flight.clone());
-    Ok(Ticket::new(flight))
+    let mark = workspace.end_run(plan, copy, flight.clone(), arrived);
+    Ok(Ticket::new(flight, mark))
 }
 
 /// Names of the state tensors that the splits before `reached` write.
@@ -187,10 +209,15 @@ fn is_input(graph: &Graph, id: TensorId) -> bool {
 pub(super) struct Run<'a> {
     pub plan: &'a Plan,
     pub route: &'a Route,
+    pub weights: &'a Weights,
+    pub state: &'a State,
     pub backends: &'a mut [Box<dyn Backend>],
     pub workspace: &'a mut Workspace,
+    /// The copy of staged memory that it works in.
+    pub copy: usize,
+    /// The arrivals that hold their input.
+    pub arrived: Vec<bool>,
     pub bindings: Arc<Bindings>,
-    abort: &'a AbortSignal,
     pub is_asynchronous: bool,
     /// The end of what this run has queued on each device.
     ends: Vec<Option<Event>>,
@@ -199,30 +226,82 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn walk(&mut self, inputs: &[Input<'_>]) -> Result<(), RunError> {
+    fn walk(&mut self, inputs: &[Input<'_>], options: &mut RunOptions<'_>) -> Result<(), RunError> {
         let (plan, route) = (self.plan, self.route);
         for input in &route.inputs {
-            self.write_input(input, find(inputs, &plan.graph.tensor(input.id).name)?.bytes)?;
+            let bytes = find(inputs, &plan.graph.tensor(input.id).name)?.bytes;
+            self.write_input(input, bytes)?;
         }
         for (number, split) in plan.splits.iter().enumerate() {
+            let start = options.timings.is_some().then(Instant::now);
             for &index in &split.arrivals {
-                self.arrive(&route.arrivals[index.0])?;
+                self.arrive(index.0)?;
             }
-            if self.abort.is_aborted() {
+            if options.abort.is_aborted() {
                 return Err(DeviceError::Cancelled.into());
             }
+            let copied = start.map(|start| self.wait_since(split.device, start)).transpose()?;
             self.reached = number + 1;
             let regions = &route.splits[number].regions;
             self.order(split.device, regions)?;
             let memory = Submission::split(&self.bindings, number);
             let program = &plan.programs()[number];
-            self.backends[split.device.0].submit(program, memory, self.abort)?;
+            self.backends[split.device.0].submit(program, memory, &options.abort)?;
             self.stamp(split.device, regions)?;
+            if let (Some(timings), Some(copy), Some(start)) =
+                (options.timings.as_deref_mut(), copied, start)
+            {
+                let arrivals = split.arrivals.iter().map(|index| &route.arrivals[index.0].from);
+                timings.push(SplitTiming {
+                    split: number,
+                    device: split.device,
+                    copied_bytes: arrivals.map(|from| from.layout.data_bytes()).sum(),
+                    copy,
+                    compute: self.wait_since(split.device, start)?.saturating_sub(copy),
+                });
+            }
+            if let Some(observer) = options.observer.as_deref_mut() {
+                self.show(split.device, &split.observed, observer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a device and tells the time since `start`.
+    fn wait_since(&mut self, device: DeviceIndex, start: Instant) -> Result<Duration, DeviceError> {
+        self.backends[device.0].synchronize()?;
+        Ok(start.elapsed())
+    }
+
+    fn show(
+        &mut self,
+        device: DeviceIndex,
+        nodes: &[TensorId],
+        observer: &mut dyn Observer,
+    ) -> Result<(), RunError> {
+        if nodes.is_empty() {
+            return Ok(());
+        }
+        self.backends[device.0].synchronize()?;
+        let Self { plan, weights, state, ref workspace, copy, .. } = *self;
+        for &node in nodes {
+            let device = plan.placement.device(node).unwrap_or(device);
+            let seen = Seen { plan, weights, state, workspace, copy, node, device };
+            if observer.observe(&seen).is_break() {
+                return Err(DeviceError::Cancelled.into());
+            }
         }
         Ok(())
     }
 
     fn write_input(&mut self, input: &InputRoute, bytes: &[u8]) -> Result<(), RunError> {
+        let has_copies = input.kept_in.iter().any(|&index| self.arrived[index]);
+        if has_copies && self.holds(&input.to, bytes) {
+            return Ok(());
+        }
+        for &index in &input.kept_in {
+            self.arrived[index] = false;
+        }
         self.write(input.device, &input.to, bytes)
     }
 

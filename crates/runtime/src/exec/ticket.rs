@@ -35,17 +35,29 @@ impl Flight {
     }
 }
 
+/// Tells a run of a workspace from the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RunMark {
+    pub copy: usize,
+    pub serial: u64,
+}
+
 /// A run that was submitted.
 #[derive(Debug)]
 #[must_use = "dropping a ticket waits for its run"]
 pub struct Ticket {
     flight: Option<Arc<Flight>>,
+    mark: RunMark,
 }
 
 impl Ticket {
     /// A run that is over when it has no flight.
-    pub(crate) fn new(flight: Option<Arc<Flight>>) -> Self {
-        Self { flight }
+    pub(crate) fn new(flight: Option<Arc<Flight>>, mark: RunMark) -> Self {
+        Self { flight, mark }
+    }
+
+    pub(crate) fn mark(&self) -> RunMark {
+        self.mark
     }
 
     /// Whether the run is over.
@@ -57,8 +69,9 @@ impl Ticket {
     ///
     /// # Errors
     /// What went wrong on a device, or the abort signal.
-    pub fn wait(mut self) -> Result<(), DeviceError> {
-        self.flight.take().map_or(Ok(()), |flight| flight.wait())
+    #[doc(alias = "ggml_backend_sched_synchronize")]
+    pub fn wait(&self) -> Result<(), DeviceError> {
+        self.flight.as_ref().map_or(Ok(()), |flight| flight.wait())
     }
 }
 

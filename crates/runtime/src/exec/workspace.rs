@@ -1,19 +1,25 @@
 //! Compute memory that plans run in.
 //!
 //! Grows to the largest plan that it was used with and is never shared between runs. It remembers
-//! whose results it holds and which run is still at work in it.
+//! whose results it holds and which run is still at work in it. Plans with staged memory can
+//! overlap: their staged chunks are there several times, and runs take them in turn.
 
 use std::sync::Arc;
 
 use super::bind::Known;
-use super::ticket::Flight;
+use super::ticket::{Flight, RunMark};
 use crate::identity::Identity;
 use crate::{Buffer, BufferType, DeviceError, Plan, Usage, same_buffer_type};
+
+/// Copies of staged memory at most.
+pub const MAX_COPIES: usize = 4;
 
 #[derive(Debug)]
 struct PoolBuffers {
     buffer_type: Arc<dyn BufferType>,
     buffers: Vec<Buffer>,
+    /// Buffers of staged chunks, for each copy.
+    staged: [Vec<Buffer>; MAX_COPIES],
 }
 
 /// What runs in a workspace have cost besides computing.
@@ -27,24 +33,77 @@ pub struct RunCounters {
     pub copied_bytes: u64,
     /// Those among them that went through host memory because no device copies between the two.
     pub slow_copies: u64,
+    /// Copies that were left out because the input was the same as in the run before.
+    pub unchanged: u64,
+}
+
+/// A run whose results lie in a copy of the workspace.
+#[derive(Debug)]
+struct LastRun {
+    plan: Identity,
+    serial: u64,
+    /// Whether the results lie in staged chunks.
+    staged: bool,
+    /// The run, while it may still be at work.
+    flight: Option<Arc<Flight>>,
+    /// The arrivals that still hold their input.
+    arrived: Vec<bool>,
+}
+
+impl LastRun {
+    /// Whether the run is known to be over, and all was well.
+    fn ended_well(&self) -> bool {
+        self.flight.as_ref().is_none_or(|flight| flight.is_done() && flight.wait().is_ok())
+    }
 }
 
 /// Compute memory, by kind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Workspace {
     pools: Vec<PoolBuffers>,
-    /// The plan whose results lie here, and its run while that may still be at work.
-    last_run: Option<(Identity, Option<Arc<Flight>>)>,
+    copies: usize,
+    /// The last run in each copy.
+    runs: [Option<LastRun>; MAX_COPIES],
+    /// The copy of the run that was begun last.
+    current: usize,
+    serial: u64,
     pub(super) known: Vec<Known>,
     /// Bytes of a copy on its way.
     pub(super) staging: Vec<u8>,
     pub(super) counters: RunCounters,
 }
 
+impl Default for Workspace {
+    fn default() -> Self {
+        Self::with_copies(1)
+    }
+}
+
 impl Workspace {
     /// A workspace without memory; it grows when a plan needs it.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A workspace in which so many runs of plans with staged memory overlap, at least one and
+    /// at most [`MAX_COPIES`].
+    pub fn with_copies(copies: usize) -> Self {
+        Self {
+            pools: Vec::new(),
+            copies: copies.clamp(1, MAX_COPIES),
+            runs: Default::default(),
+            current: 0,
+            serial: 0,
+            known: Vec::new(),
+            staging: Vec::new(),
+            counters: RunCounters::default(),
+        }
+    }
+
+    /// Number of runs that can overlap.
+    #[doc(alias = "ggml_backend_sched_get_n_copies")]
+    pub fn copies(&self) -> usize {
+        self.copies
     }
 
     /// Makes every chunk of the plan available. Existing memory that is large enough stays.
@@ -54,16 +113,30 @@ impl Workspace {
     /// large enough for.
     #[doc(alias = "ggml_backend_sched_reserve")]
     pub fn reserve(&mut self, plan: &Plan) -> Result<(), DeviceError> {
+        for copy in 0..self.copies_of(plan) {
+            self.reserve_copy(plan, copy)?;
+        }
+        Ok(())
+    }
+
+    /// The copies that runs of the plan take in turn.
+    fn copies_of(&self, plan: &Plan) -> usize {
+        if plan.route().is_staged { self.copies } else { 1 }
+    }
+
+    fn reserve_copy(&mut self, plan: &Plan, copy: usize) -> Result<(), DeviceError> {
         for (number, chunk) in plan.route().chunks.iter().enumerate() {
-            if self.chunk(plan, number).is_some() {
+            if self.chunk(plan, number, copy).is_some() {
                 continue;
             }
             let new = Buffer::allocate(&chunk.kind, chunk.bytes, Usage::Compute)
                 .map_err(|error| plan.memory_error(chunk.device, error))?;
-            // What was looked up before names the memory that is replaced now.
+            // What was looked up or left there names the memory that is replaced now.
             self.known.clear();
+            self.runs = Default::default();
             self.counters.growths += 1;
-            let buffers = self.buffers_mut(&chunk.kind);
+            let pool = self.pool_mut(&chunk.kind);
+            let buffers = if chunk.staged { &mut pool.staged[copy] } else { &mut pool.buffers };
             match buffers.get_mut(chunk.nth) {
                 Some(buffer) => *buffer = new,
                 None => buffers.push(new),
@@ -72,67 +145,111 @@ impl Workspace {
         Ok(())
     }
 
-    fn buffers_mut(&mut self, kind: &Arc<dyn BufferType>) -> &mut Vec<Buffer> {
+    fn pool_mut(&mut self, kind: &Arc<dyn BufferType>) -> &mut PoolBuffers {
         let known =
             self.pools.iter().position(|pool| same_buffer_type(&*pool.buffer_type, &**kind));
         let at = known.unwrap_or_else(|| {
-            self.pools.push(PoolBuffers { buffer_type: Arc::clone(kind), buffers: Vec::new() });
+            let buffer_type = Arc::clone(kind);
+            let (buffers, staged) = (Vec::new(), Default::default());
+            self.pools.push(PoolBuffers { buffer_type, buffers, staged });
             self.pools.len() - 1
         });
-        &mut self.pools[at].buffers
+        &mut self.pools[at]
     }
 
-    /// From now on nobody's results lie here.
-    pub(super) fn begin_run(&mut self) {
-        self.last_run = None;
+    /// Takes the next copy for a run of the plan: from now on nobody's results lie there. Returns
+    /// the copy and the arrivals that still hold what they held after the last run of this plan.
+    pub(super) fn begin_run(&mut self, plan: &Plan) -> (usize, Vec<bool>) {
+        let copies = self.copies_of(plan);
+        let copy = if copies > 1 { (self.current + 1) % copies } else { 0 };
+        self.current = copy;
+        let last = self.runs[copy].take();
+        // Chunks that are not staged are written by every run.
+        for run in &mut self.runs {
+            run.take_if(|run| !run.staged || !plan.route().is_staged);
+        }
+        let arrivals = plan.arrivals.len();
+        let arrived = match last {
+            Some(run) if run.plan == *plan.identity() && run.ended_well() => run.arrived,
+            Some(_) | None => Vec::new(),
+        };
+        let arrived = if arrived.len() == arrivals { arrived } else { vec![false; arrivals] };
+        (copy, arrived)
     }
 
-    /// The plan's results lie here, once the flight is over.
-    pub(super) fn end_run(&mut self, plan: &Plan, flight: Option<Arc<Flight>>) {
-        self.last_run = Some((plan.identity().clone(), flight));
+    /// The plan's results lie in the copy, once the flight is over.
+    pub(super) fn end_run(
+        &mut self,
+        plan: &Plan,
+        copy: usize,
+        flight: Option<Arc<Flight>>,
+        arrived: Vec<bool>,
+    ) -> RunMark {
+        self.serial += 1;
+        let (staged, serial) = (plan.route().is_staged, self.serial);
+        let plan = plan.identity().clone();
+        self.runs[copy] = Some(LastRun { plan, serial, staged, flight, arrived });
+        RunMark { copy, serial }
     }
 
-    /// Whether the plan's results lie here, untouched by a later run. Waits for the run.
+    /// The copy where the results of a run lie, untouched by a later run: of the run that is
+    /// named, or of the last. Waits for the run.
     ///
     /// # Errors
     /// What went wrong in the run.
-    pub(super) fn holds_results_of(&self, plan: &Plan) -> Result<bool, DeviceError> {
-        match &self.last_run {
-            Some((identity, flight)) if identity == plan.identity() => {
-                flight.as_ref().map_or(Ok(()), |flight| flight.wait())?;
-                Ok(true)
+    pub(super) fn copy_with_results(
+        &self,
+        plan: &Plan,
+        mark: Option<RunMark>,
+    ) -> Result<Option<usize>, DeviceError> {
+        let copy = mark.map_or(self.current, |mark| mark.copy);
+        match self.runs.get(copy).and_then(Option::as_ref) {
+            Some(run)
+                if run.plan == *plan.identity()
+                    && mark.is_none_or(|mark| mark.serial == run.serial) =>
+            {
+                run.flight.as_ref().map_or(Ok(()), |flight| flight.wait())?;
+                Ok(Some(copy))
             }
-            Some(_) | None => Ok(false),
+            Some(_) | None => Ok(None),
         }
     }
 
-    /// The buffer of a plan's chunk, once it was reserved.
-    pub(super) fn chunk(&self, plan: &Plan, chunk: usize) -> Option<&Buffer> {
+    /// The buffer of a plan's chunk in a copy, once it was reserved.
+    pub(super) fn chunk(&self, plan: &Plan, chunk: usize, copy: usize) -> Option<&Buffer> {
         let route = plan.route().chunks.get(chunk)?;
-        self.pools
-            .iter()
-            .find(|pool| same_buffer_type(&*pool.buffer_type, &*route.kind))
-            .and_then(|pool| pool.buffers.get(route.nth))
-            .filter(|buffer| buffer.size() >= route.bytes)
+        let pool =
+            self.pools.iter().find(|pool| same_buffer_type(&*pool.buffer_type, &*route.kind))?;
+        let buffers = if route.staged { pool.staged.get(copy)? } else { &pool.buffers };
+        buffers.get(route.nth).filter(|buffer| buffer.size() >= route.bytes)
     }
 
-    pub(super) fn chunk_mut(&mut self, plan: &Plan, chunk: usize) -> Option<&mut Buffer> {
+    pub(super) fn chunk_mut(
+        &mut self,
+        plan: &Plan,
+        chunk: usize,
+        copy: usize,
+    ) -> Option<&mut Buffer> {
         let route = plan.route().chunks.get(chunk)?;
-        self.pools
+        let pool = self
+            .pools
             .iter_mut()
-            .find(|pool| same_buffer_type(&*pool.buffer_type, &*route.kind))
-            .and_then(|pool| pool.buffers.get_mut(route.nth))
+            .find(|pool| same_buffer_type(&*pool.buffer_type, &*route.kind))?;
+        let buffers = if route.staged { pool.staged.get_mut(copy)? } else { &mut pool.buffers };
+        buffers.get_mut(route.nth)
     }
 
     /// Bytes of all buffers.
-    #[doc(alias = "ggml_backend_sched_get_buffer_size")]
     pub fn bytes(&self) -> usize {
-        self.pools.iter().flat_map(|pool| &pool.buffers).map(Buffer::size).sum()
+        self.sizes().iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// Bytes by kind of memory.
+    #[doc(alias = "ggml_backend_sched_get_buffer_size")]
     pub fn sizes(&self) -> Vec<(String, usize)> {
-        let of = |pool: &PoolBuffers| pool.buffers.iter().map(Buffer::size).sum();
+        let of = |pool: &PoolBuffers| {
+            pool.buffers.iter().chain(pool.staged.iter().flatten()).map(Buffer::size).sum()
+        };
         self.pools.iter().map(|pool| (pool.buffer_type.name().to_owned(), of(pool))).collect()
     }
 

@@ -106,9 +106,9 @@ pub fn split(
         };
         let streams = (start..next_read)
             .any(|read| fresh(&copies, read).is_some_and(|copy| copies.copies[copy].streams));
-        let same = splits.last().is_some_and(|split| {
-            split.device == device && (!streams || split.arrivals.is_empty())
-        });
+        let same = splits
+            .last()
+            .is_some_and(|split| split.device == device && (!streams || split.arrivals.is_empty()));
         if cut || !same {
             splits.push(begin(device, position, Vec::new()));
         }

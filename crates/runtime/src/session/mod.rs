@@ -10,13 +10,15 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use tensoryard_graph::Graph;
+use tensoryard_graph::{Graph, TensorId};
 
 pub use outputs::Outputs;
 pub use recover::{FailurePolicy, Recovery};
 
 use self::recover::Journal;
-use crate::exec::{self, Input, RunCounters, State, Ticket, Workspace};
+use crate::exec::{
+    self, Input, Observer, RunCounters, RunOptions, SplitTiming, State, Ticket, Workspace,
+};
 use crate::plan::{NamedPin, assign_around};
 use crate::registry::Selected;
 use crate::{
@@ -28,23 +30,52 @@ use crate::{
 const MAX_PLANS: usize = 64;
 
 /// How a session plans, and what it does when a device fails.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct SessionOptions {
     /// Options of planning.
     pub plan: PlanOptions,
+    /// Runs that may overlap when they are submitted without waiting: 1, up to
+    /// [`MAX_COPIES`](exec::MAX_COPIES).
+    pub overlapping_runs: usize,
     /// What to do when a device fails.
     pub on_failure: FailurePolicy,
     /// Where weights are read again that were lost with a device.
     pub weight_source: Option<Arc<dyn WeightSource>>,
 }
 
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            plan: PlanOptions::default(),
+            overlapping_runs: 1,
+            on_failure: FailurePolicy::default(),
+            weight_source: None,
+        }
+    }
+}
+
 impl fmt::Debug for SessionOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionOptions")
             .field("plan", &self.plan)
+            .field("overlapping_runs", &self.overlapping_runs)
             .field("on_failure", &self.on_failure)
             .field("weight_source", &self.weight_source.is_some())
             .finish()
+    }
+}
+
+/// A plan with the nodes that it was made to observe.
+struct KnownPlan {
+    observed: Vec<TensorId>,
+    plan: Arc<Plan>,
+}
+
+impl KnownPlan {
+    /// Whether this is the plan of the graph, or of one that is the same.
+    fn is_for(&self, graph: &Arc<Graph>, observed: &[TensorId]) -> bool {
+        let same = || Arc::ptr_eq(&self.plan.graph, graph) || self.plan.graph.same_as(graph);
+        self.observed == observed && same()
     }
 }
 
@@ -56,7 +87,8 @@ pub struct Session {
     weights: Arc<Weights>,
     state: State,
     workspace: Workspace,
-    plans: HashMap<u64, Vec<Arc<Plan>>>,
+    /// Plans by the fingerprints of their graphs.
+    plans: HashMap<u64, Vec<KnownPlan>>,
     options: SessionOptions,
     abort: AbortSignal,
     journal: Journal,
@@ -83,8 +115,9 @@ impl Session {
         devices: &[Selected],
         weights: Arc<Weights>,
         graphs: &[&Arc<Graph>],
-        options: SessionOptions,
+        mut options: SessionOptions,
     ) -> Result<Self, RunError> {
+        options.plan.staged |= options.overlapping_runs > 1;
         if devices.is_empty() {
             return Err(PlanError::NoDevice.into());
         }
@@ -102,7 +135,7 @@ impl Session {
             graphs: graphs.iter().map(|graph| Arc::clone(graph)).collect(),
             weights,
             state,
-            workspace: Workspace::new(),
+            workspace: Workspace::with_copies(options.overlapping_runs),
             plans: HashMap::new(),
             options,
             abort: AbortSignal::new(),
@@ -189,7 +222,7 @@ impl Session {
     #[doc(alias = "ggml_backend_sched_reset")]
     pub fn reset(&mut self) {
         self.plans.clear();
-        self.workspace = Workspace::new();
+        self.workspace = Workspace::with_copies(self.options.overlapping_runs);
     }
 
     /// The plan of a graph, made now or taken from the cache.
@@ -197,25 +230,41 @@ impl Session {
     /// # Errors
     /// A graph that the devices cannot run.
     pub fn plan(&mut self, graph: &Arc<Graph>) -> Result<Arc<Plan>, RunError> {
-        let known = self.plans.get(&graph.fingerprint()).and_then(|plans| {
-            plans.iter().find(|p| Arc::ptr_eq(&p.graph, graph) || p.graph.same_as(graph))
-        });
-        if let Some(plan) = known {
-            return Ok(Arc::clone(plan));
+        self.plan_observing(graph, &[])
+    }
+
+    fn plan_observing(
+        &mut self,
+        graph: &Arc<Graph>,
+        observed: &[TensorId],
+    ) -> Result<Arc<Plan>, RunError> {
+        let known = self.plans.get(&graph.fingerprint());
+        let known = known.and_then(|plans| plans.iter().find(|k| k.is_for(graph, observed)));
+        if let Some(known) = known {
+            return Ok(Arc::clone(&known.plan));
         }
+        let with_observed;
+        let options = if observed.is_empty() {
+            &self.options.plan
+        } else {
+            with_observed =
+                PlanOptions { observed: observed.to_vec(), ..self.options.plan.clone() };
+            &with_observed
+        };
         let plan = Arc::new(plan::plan(
             graph,
             &self.devices,
             &self.backends,
             &self.weights,
             &self.state,
-            &self.options.plan,
+            options,
         )?);
         // All are counted: a graph with a NaN parameter never equals its like.
         if self.plans.values().map(Vec::len).sum::<usize>() >= MAX_PLANS {
             self.plans.clear();
         }
-        self.plans.entry(graph.fingerprint()).or_default().push(Arc::clone(&plan));
+        let plans = self.plans.entry(graph.fingerprint()).or_default();
+        plans.push(KnownPlan { observed: observed.to_vec(), plan: Arc::clone(&plan) });
         Ok(plan)
     }
 
@@ -239,57 +288,114 @@ impl Session {
         graph: &Arc<Graph>,
         inputs: &[Input<'_>],
     ) -> Result<Outputs<'_>, RunError> {
+        self.run_watched(graph, inputs, None, None)
+    }
+
+    /// As [`Session::run`], and shows nodes to an observer as they are computed. A run that is
+    /// repeated because a device failed is shown again.
+    ///
+    /// # Errors
+    /// As [`Session::run`]; an observer that stops the run ends it as cancelled.
+    #[doc(alias = "ggml_backend_sched_set_eval_callback")]
+    pub fn run_observed(
+        &mut self,
+        graph: &Arc<Graph>,
+        inputs: &[Input<'_>],
+        observer: &mut dyn Observer,
+    ) -> Result<Outputs<'_>, RunError> {
+        self.run_watched(graph, inputs, Some(observer), None)
+    }
+
+    /// As [`Session::run`], and takes the time of each split, which costs some.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_timed(
+        &mut self,
+        graph: &Arc<Graph>,
+        inputs: &[Input<'_>],
+        timings: &mut Vec<SplitTiming>,
+    ) -> Result<Outputs<'_>, RunError> {
+        self.run_watched(graph, inputs, None, Some(timings))
+    }
+
+    fn run_watched(
+        &mut self,
+        graph: &Arc<Graph>,
+        inputs: &[Input<'_>],
+        mut observer: Option<&mut dyn Observer>,
+        mut timings: Option<&mut Vec<SplitTiming>>,
+    ) -> Result<Outputs<'_>, RunError> {
+        let observed: Vec<TensorId> = match observer.as_deref_mut() {
+            Some(observer) => wanted(graph, observer),
+            None => Vec::new(),
+        };
         let plan = loop {
-            let outcome = self.catch_up().and_then(|()| self.attempt(graph, inputs));
+            if let Some(timings) = timings.as_deref_mut() {
+                timings.clear();
+            }
+            let mut options = RunOptions {
+                abort: self.abort.clone(),
+                observer: observer.as_mut().map(|observer| &mut **observer as _),
+                timings: timings.as_deref_mut(),
+            };
+            let outcome = self.catch_up().and_then(|()| {
+                let (plan, ticket) = self.start(graph, &observed, inputs, &mut options)?;
+                ticket.wait()?;
+                Ok(plan)
+            });
             match outcome {
                 Ok(plan) => break plan,
                 Err(error) => self.go_on_without(error)?,
             }
         };
         self.note(&plan, graph, inputs);
-        Ok(Outputs { plan, session: self })
+        Ok(Outputs { plan, mark: None, session: self })
     }
 
-    /// Starts a run of a graph. Its outputs are read with [`Session::outputs`] once the ticket
-    /// was waited for. What fails after this returned is told by the ticket; the session does
-    /// not go on by itself then.
+    /// Starts a run of a graph. Its outputs are read with [`Session::results`]. What fails after
+    /// this returned is told there; the session does not go on by itself then.
     ///
     /// # Errors
     /// As [`Session::run`].
     #[doc(alias = "ggml_backend_sched_graph_compute_async")]
-    pub fn submit(&mut self, graph: &Arc<Graph>, inputs: &[Input<'_>]) -> Result<Ticket, RunError> {
+    pub fn submit(
+        &mut self,
+        graph: &Arc<Graph>,
+        inputs: &[Input<'_>],
+    ) -> Result<Submitted, RunError> {
         let (plan, ticket) = loop {
-            let outcome = self.catch_up().and_then(|()| self.start(graph, inputs));
+            let mut options = RunOptions { abort: self.abort.clone(), ..RunOptions::default() };
+            let outcome =
+                self.catch_up().and_then(|()| self.start(graph, &[], inputs, &mut options));
             match outcome {
                 Ok(started) => break started,
                 Err(error) => self.go_on_without(error)?,
             }
         };
         self.note(&plan, graph, inputs);
-        Ok(ticket)
+        Ok(Submitted { plan, ticket })
     }
 
-    /// The outputs of a graph that was run last. Waits for the run.
+    /// The outputs of a run that was submitted, once it is over. They are there until the
+    /// session's memory is needed again: after as many later runs as may overlap.
     ///
     /// # Errors
-    /// A graph that cannot be planned. Reading tells whether its results are there.
-    pub fn outputs(&mut self, graph: &Arc<Graph>) -> Result<Outputs<'_>, RunError> {
-        let plan = self.plan(graph)?;
-        Ok(Outputs { plan, session: self })
-    }
-
-    fn attempt(&mut self, graph: &Arc<Graph>, inputs: &[Input<'_>]) -> Result<Arc<Plan>, RunError> {
-        let (plan, ticket) = self.start(graph, inputs)?;
-        ticket.wait()?;
-        Ok(plan)
+    /// What went wrong in the run.
+    pub fn results(&self, submitted: &Submitted) -> Result<Outputs<'_>, RunError> {
+        submitted.ticket.wait()?;
+        let (plan, mark) = (Arc::clone(&submitted.plan), Some(submitted.ticket.mark()));
+        Ok(Outputs { plan, mark, session: self })
     }
 
     fn start(
         &mut self,
         graph: &Arc<Graph>,
+        observed: &[TensorId],
         inputs: &[Input<'_>],
+        options: &mut RunOptions<'_>,
     ) -> Result<(Arc<Plan>, Ticket), RunError> {
-        let plan = self.plan(graph)?;
+        let plan = self.plan_observing(graph, observed)?;
         let ticket = exec::submit(
             &plan,
             &mut self.backends,
@@ -297,10 +403,39 @@ impl Session {
             &mut self.state,
             &mut self.workspace,
             inputs,
-            &self.abort,
+            options,
         )?;
         Ok((plan, ticket))
     }
+}
+
+/// A run that was submitted, with what it takes to read its results. Dropping it waits.
+#[derive(Debug)]
+pub struct Submitted {
+    plan: Arc<Plan>,
+    ticket: Ticket,
+}
+
+impl Submitted {
+    /// Whether the run is over.
+    pub fn is_done(&self) -> bool {
+        self.ticket.is_done()
+    }
+
+    /// Waits until the run is over.
+    ///
+    /// # Errors
+    /// What went wrong on a device, or the abort signal.
+    pub fn wait(&self) -> Result<(), RunError> {
+        Ok(self.ticket.wait()?)
+    }
+}
+
+/// The live nodes of a graph that an observer wants, in graph order.
+fn wanted(graph: &Graph, observer: &mut dyn Observer) -> Vec<TensorId> {
+    let is_node = |&id: &TensorId| graph.is_live(id) && graph.tensor(id).op().is_some();
+    let nodes = graph.ids().filter(is_node);
+    nodes.filter(|&id| observer.wants(graph, id)).collect()
 }
 
 /// State where planning wants it, around weights that are loaded.

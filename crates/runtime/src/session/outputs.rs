@@ -1,16 +1,19 @@
-//! The outputs of a session's last run.
+//! The outputs of a session's runs.
 
 use std::sync::Arc;
 
 use tensoryard_graph::DType;
 
 use super::Session;
-use crate::{Plan, RunError, exec};
+use crate::exec::{self, RunMark};
+use crate::{Plan, RunError};
 
-/// The outputs of the last run of a session.
+/// The outputs of a run of a session.
 #[derive(Debug)]
 pub struct Outputs<'a> {
     pub(super) plan: Arc<Plan>,
+    /// The run; the last one when it is not named.
+    pub(super) mark: Option<RunMark>,
     pub(super) session: &'a Session,
 }
 
@@ -60,6 +63,6 @@ impl Outputs<'_> {
         dst: &mut Vec<T>,
     ) -> Result<(), RunError> {
         let Session { weights, state, workspace, .. } = self.session;
-        exec::read_output(&self.plan, name, wanted, weights, state, workspace, dst)
+        exec::read_output_of(&self.plan, self.mark, name, wanted, (weights, state, workspace), dst)
     }
 }

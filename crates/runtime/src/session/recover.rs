@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tensoryard_graph::Graph;
 
 use super::{Session, create_state};
-use crate::exec::{Input, Workspace};
+use crate::exec::{Input, RunOptions, Workspace};
 use crate::plan::{DeviceSelector, Pins, assign};
 use crate::{DeviceError, Plan, PlanOptions, RunError, WeightError, Weights};
 
@@ -164,7 +164,7 @@ impl Session {
         tracing::warn!(device, %error, "a device failed; going on without it");
         without_device(&mut self.options.plan, index, &device);
         self.plans.clear();
-        self.workspace = Workspace::new();
+        self.workspace = Workspace::with_copies(self.options.overlapping_runs);
         self.restore_weights(&error)?;
         let graphs: Vec<&Arc<Graph>> = self.graphs.iter().collect();
         self.state = create_state(&graphs, &self.devices, &self.weights, &self.options.plan)?;
@@ -210,7 +210,8 @@ impl Session {
             let entry = Arc::clone(&self.journal.entries[number]);
             let inputs: Vec<Input<'_>> =
                 entry.inputs.iter().map(|(name, bytes)| Input { name, bytes }).collect();
-            self.attempt(&entry.graph, &inputs)?;
+            let mut options = RunOptions { abort: self.abort.clone(), ..RunOptions::default() };
+            self.start(&entry.graph, &[], &inputs, &mut options)?.1.wait()?;
         }
         self.journal.is_behind = false;
         Ok(())

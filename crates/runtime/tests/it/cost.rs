@@ -233,7 +233,8 @@ fn weights_go_to_the_fast_device_as_far_as_there_is_room() {
     });
     // A is slow and first, and slower to copy from than to compute on; B is fast, C holds the
     // input.
-    let devices = devices(vec![rated("A", 0.5, 0.01), rated("B", 100.0, 1.0), rated("C", 0.4, 1.0)]);
+    let devices =
+        devices(vec![rated("A", 0.5, 0.01), rated("B", 100.0, 1.0), rated("C", 0.4, 1.0)]);
     let homes = |options: &PlanOptions| -> Vec<usize> {
         let assignment = plan::assign(&[&graph], &devices, options).unwrap();
         assignment.weights().map(|(_, home)| home.device.0).collect()

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests fail by panicking")]
 
 mod allocate;
-mod buffers;
 mod arrivals;
 mod assign;
+mod buffers;
 mod cases;
 mod cost;
 mod greedy;
@@ -28,4 +28,5 @@ mod support;
 mod tensor_data;
 mod tensor_queue;
 mod verify;
+mod watched;
 mod weights;
