@@ -596,6 +596,11 @@
   };
 
   // ── Tables ──
+  const copyNames = (copies) => {
+    const from = new Map();
+    copies.forEach((c) => { from.set(c.from, (from.get(c.from) || []).concat(copyName(c))); });
+    return [...from].map(([device, names]) => names.slice(0, 4).join(", ") + (names.length > 4 ? " and " + (names.length - 4) + " more" : "") + " from " + deviceName(device)).join("; ");
+  };
   let allSplits = false;
   const splits = () => {
     const shown = allSplits ? G.splits.length : Math.min(G.splits.length, 10);
@@ -606,7 +611,7 @@
         el("td", {}, el("button", { class: "link", type: "button", onclick: () => { S.op = null; S.split = i; const [x0, , x1] = L.splits[i]; look(x0, x1); detail(); } }, String(i))),
         el("td", {}, deviceName(s.device)), el("td", { class: "r" }, String(s.operations)),
         el("td", {}, s.copies.length === 0 ? el("span", { class: "soft" }, "nothing")
-          : s.copies.slice(0, 4).map((at) => G.copies[at]).map((c) => copyName(c) + " from " + deviceName(c.from)).join(", ") + (s.copies.length > 4 ? " and " + (s.copies.length - 4) + " more" : "")),
+          : copyNames(s.copies.map((at) => G.copies[at]))),
         el("td", { class: "r" }, s.copied_bytes ? bytes(s.copied_bytes) : "–"),
         timed() ? [el("td", { class: "r wide" }, time(s.predicted.start_ns)), el("td", { class: "r wide" }, time(s.predicted.copy_ns)), el("td", { class: "r" }, time(s.predicted.compute_ns))] : null))))));
     if (G.splits.length > shown) splitsAt.append(el("button", { class: "link", type: "button", onclick: () => { allSplits = true; splits(); } }, "Show all " + G.splits.length));
