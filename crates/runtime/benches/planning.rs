@@ -64,7 +64,7 @@ struct NullDevice {
 }
 
 impl NullDevice {
-    fn new(name: &'static str, functions: bool) -> Arc<dyn Device> {
+    fn device(name: &'static str, functions: bool) -> Arc<dyn Device> {
         let info = DeviceInfo {
             name: name.to_owned(),
             description: name.to_owned(),
@@ -145,7 +145,7 @@ fn scene(splits: usize) -> Scene {
     }
     x.output("y");
     let graph = Arc::new(g.finish().unwrap());
-    let devices: Vec<PlanDevice> = [NullDevice::new("A", false), NullDevice::new("B", true)]
+    let devices: Vec<PlanDevice> = [NullDevice::device("A", false), NullDevice::device("B", true)]
         .into_iter()
         .map(|device| PlanDevice { buffer_type: Arc::clone(&device.buffer_types()[0]), device })
         .collect();

@@ -4,7 +4,8 @@
 //! take the other's memory over at its last use. Inputs are placed first and apart and keep
 //! their memory to their last reader, outputs to the end of the run, and so do inputs that are
 //! copied and their copies. Preference: reuse in place, then best fit. Accepted weakness: best
-//! fit in execution order is not optimal.
+//! fit in execution order is not optimal. A result in place has the layout of what it takes
+//! over, and sizes depend on layout and kind of memory alone, so no tail is left to be freed.
 //!
 //! Devices with one kind of compute memory share one pool. A pool is several chunks when the
 //! largest buffer is smaller than the peak; no value straddles two. Where memory is staged,
@@ -320,16 +321,8 @@ impl Allocator<'_> {
     fn place_result(&mut self, at: usize, dst: TensorId) -> Result<(), PlanError> {
         let device = self.selected.operations.entries[at].device;
         let apart = self.is_staged(dst);
-        if !apart && let Some((parent, mut home)) = self.parent_to_reuse(at, dst) {
+        if !apart && let Some((parent, home)) = self.parent_to_reuse(at, dst) {
             self.homes[parent] = None;
-            // Of a larger parent the rest is free again.
-            let bytes = self.size(home.pool, dst)?;
-            if bytes < home.block.bytes {
-                let offset = home.block.offset + bytes;
-                let tail = Block { offset, bytes: home.block.bytes - bytes, ..home.block };
-                self.pools[home.pool].shared.give_back(tail);
-                home.block.bytes = bytes;
-            }
             self.slots[dst] = Slot::Reuses { parent, place: place(home.block) };
             self.homes[dst] = Some(home);
             return Ok(());

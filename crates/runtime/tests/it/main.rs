@@ -7,6 +7,7 @@ mod arrivals;
 mod assign;
 mod buffers;
 mod cases;
+mod cases_plan;
 mod cost;
 mod greedy;
 mod limits;

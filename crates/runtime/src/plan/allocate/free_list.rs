@@ -192,4 +192,18 @@ mod tests {
         assert_eq!(list.sizes().collect::<Vec<_>>(), [(0, 704)]);
         assert_eq!(next, 1);
     }
+
+    #[test]
+    fn sizes_that_wrap_are_errors_and_those_beyond_the_largest_chunk_are_told() {
+        let list = FreeList::new(&HostBufferType::new("test"));
+        assert_eq!(list.rounded(65).ok(), Some(Ok(128)));
+        assert!(matches!(list.rounded(usize::MAX - 62), Err(PlanError::Overflow)));
+        let max = (isize::MAX as usize - 64) / 64 * 64;
+        assert_eq!(list.rounded(max + 1).ok(), Some(Err(max)));
+        let mut list = list;
+        let mut next = 0;
+        assert_eq!(list.take(max, &mut next).bytes, max);
+        assert_eq!(list.take(64, &mut next), Block { chunk: 1, offset: 0, bytes: 64 });
+        assert_eq!(list.take_apart(64, &mut next).offset, 64);
+    }
 }
