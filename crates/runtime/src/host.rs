@@ -12,7 +12,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use tensoryard_graph::Layout;
+
 use crate::MemoryError;
+use crate::memory::{check_bytes, scatter};
 
 /// A range of bytes kept alive by whoever owns them, such as a mapped file.
 #[derive(Clone)]
@@ -180,6 +183,33 @@ impl HostMemory {
         // nobody else reaches, and `&mut self` excludes others.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), bytes) })
     }
+
+    /// Writes a tensor as [`Memory::write_tensor`](crate::Memory::write_tensor) does, through a
+    /// shared reference: for queues, which get memory lent by a [`Submission`](crate::Submission).
+    ///
+    /// # Errors
+    /// A tensor beyond the memory; read-only memory; a byte count that is not the tensor's.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes the tensor's extent meanwhile, its gaps included.
+    pub unsafe fn write_tensor_shared(
+        &self,
+        offset: usize,
+        layout: &Layout,
+        src: &[u8],
+    ) -> Result<(), MemoryError> {
+        check_bytes(layout, src.len())?;
+        let bytes = layout.extent_bytes();
+        self.check(offset, bytes)?;
+        if !self.is_writable() {
+            return Err(MemoryError::ReadOnly);
+        }
+        // SAFETY: `check` found the range inside the memory, which was allocated by us and lives
+        // as long as `self`; the caller excludes everybody else.
+        let dst = unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), bytes) };
+        scatter(layout, dst, src);
+        Ok(())
+    }
 }
 
 impl Drop for HostMemory {
@@ -250,6 +280,26 @@ mod tests {
         let inside = HostMemory::from_owned(Box::new([5u8; 3]));
         let moved = Box::new(inside);
         assert_eq!(moved.slice(0, 3).unwrap(), [5; 3]);
+    }
+
+    #[test]
+    fn tensors_are_written_through_shared_references() {
+        let shape = tensoryard_graph::Shape::new(&[2, 2]).unwrap();
+        let plain = Layout::contiguous(tensoryard_graph::DType::F16, shape).unwrap();
+        let turned = plain.permute([1, 0, 2, 3]).unwrap();
+        let memory = HostMemory::allocate(12, 64).unwrap();
+        // SAFETY: nobody else knows the memory.
+        let write =
+            |offset, bytes: &[u8]| unsafe { memory.write_tensor_shared(offset, &turned, bytes) };
+        write(4, &[1, 2, 5, 6, 3, 4, 7, 8]).unwrap();
+        assert_eq!(memory.slice(0, 12).unwrap(), [0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(matches!(write(5, &[0; 8]), Err(MemoryError::OutOfRange { .. })));
+        assert!(matches!(write(0, &[0; 7]), Err(MemoryError::ByteCount { .. })));
+        let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::new(vec![0u8; 8]);
+        let mapped = HostMemory::from_shared(SharedBytes::new(owner, 0..8).unwrap());
+        // SAFETY: as above; it is not written.
+        let refused = unsafe { mapped.write_tensor_shared(0, &plain, &[0; 8]) };
+        assert!(matches!(refused, Err(MemoryError::ReadOnly)));
     }
 
     #[test]

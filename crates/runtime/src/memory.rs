@@ -79,7 +79,14 @@ fn for_each_run(layout: &Layout, mut run: impl FnMut(usize, usize, usize)) {
     }
 }
 
-fn check_bytes(layout: &Layout, given: usize) -> Result<(), MemoryError> {
+/// Puts contiguous elements where the layout has them, from the start of `dst` on.
+pub(crate) fn scatter(layout: &Layout, dst: &mut [u8], src: &[u8]) {
+    for_each_run(layout, |at, from, bytes| {
+        dst[at..at + bytes].copy_from_slice(&src[from..from + bytes]);
+    });
+}
+
+pub(crate) fn check_bytes(layout: &Layout, given: usize) -> Result<(), MemoryError> {
     let needed = layout.data_bytes();
     if needed == given {
         return Ok(());
@@ -121,10 +128,7 @@ impl Memory for HostMemory {
         src: &[u8],
     ) -> Result<(), MemoryError> {
         check_bytes(layout, src.len())?;
-        let dst = self.slice_mut(offset, layout.extent_bytes())?;
-        for_each_run(layout, |at, from, bytes| {
-            dst[at..at + bytes].copy_from_slice(&src[from..from + bytes]);
-        });
+        scatter(layout, self.slice_mut(offset, layout.extent_bytes())?, src);
         Ok(())
     }
 

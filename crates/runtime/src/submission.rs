@@ -12,7 +12,7 @@ use tensoryard_graph::Layout;
 
 use crate::identity::Identity;
 use crate::shared::SharedMemory;
-use crate::{Memory, Region};
+use crate::{Buffer, Memory, Region};
 
 /// The memory of one region.
 #[derive(Debug, Clone, Copy)]
@@ -69,10 +69,14 @@ enum Uses {
     Pair([Region; 2]),
 }
 
+/// Finds a memory inside another one; one that is not known is returned as it is.
+pub type Reveal = fn(&dyn Memory) -> &dyn Memory;
+
 /// Memory lent to a queue. Dropping it ends the loan.
 pub struct Submission {
     bindings: Arc<Bindings>,
     uses: Uses,
+    reveal: Option<Reveal>,
 }
 
 impl fmt::Debug for Submission {
@@ -94,9 +98,40 @@ impl Submission {
     }
 
     fn lend(bindings: &Arc<Bindings>, uses: Uses) -> Self {
-        let submission = Self { bindings: Arc::clone(bindings), uses };
+        let submission = Self { bindings: Arc::clone(bindings), uses, reveal: None };
         submission.for_each_shared(SharedMemory::enter);
         submission
+    }
+
+    /// Lends buffers of the caller: the n-th is the region `Chunk(n)`. For those who give work to
+    /// a queue themselves, without a plan.
+    ///
+    /// Waits until work in flight is done with the buffers, so that two queues never have them at
+    /// once. Their owner cannot look at them before this submission is dropped.
+    pub fn of_chunks<'a>(buffers: impl IntoIterator<Item = &'a mut Buffer>) -> Self {
+        let lend = |buffer: &'a mut Buffer| {
+            buffer.shared().when_idle();
+            BoundRegion { shared: Arc::clone(buffer.shared()), offset_bytes: 0 }
+        };
+        let chunks: Vec<BoundRegion> = buffers.into_iter().map(lend).collect();
+        let regions = (0..).map(Region::Chunk).take(chunks.len()).collect();
+        let bindings = Bindings {
+            weights: Vec::new(),
+            states: Vec::new(),
+            chunks,
+            splits: vec![regions],
+            identity: Identity::default(),
+        };
+        // Counted in while the buffers are borrowed exclusively, as by the executor.
+        Self::lend(&Arc::new(bindings), Uses::Split(0))
+    }
+
+    /// The same memory for a device inside the one that it was lent to: every region is what
+    /// `reveal` finds in it, in place of what an earlier `reveal` would.
+    #[must_use]
+    pub fn revealed(mut self, reveal: Reveal) -> Self {
+        self.reveal = Some(reveal);
+        self
     }
 
     fn regions(&self) -> &[Region] {
@@ -124,26 +159,119 @@ impl Submission {
         // SAFETY: the region is counted in by `lend` for as long as `self` lives, or it is a
         // weight: weights hand their buffers out by shared reference only.
         let memory = unsafe { bound.shared.in_use() };
+        let memory = self.reveal.map_or(memory, |reveal| reveal(memory));
         Some(Bound { memory, offset_bytes: bound.offset_bytes })
     }
 
     /// Tells sets of memory apart.
     pub fn binding(&self) -> BindingToken {
-        BindingToken(self.bindings.identity.clone())
+        let identity = self.bindings.identity.clone();
+        BindingToken { identity, revealed_by: self.revealed_by() }
     }
 
     /// Whether the submission has the memory that a token stands for.
     pub fn is_bound_as(&self, token: &BindingToken) -> bool {
-        self.bindings.identity == token.0
+        self.bindings.identity == token.identity && self.revealed_by() == token.revealed_by
+    }
+
+    /// Functions that do the same may share an address, and then reveal the same memory.
+    fn revealed_by(&self) -> Option<usize> {
+        self.reveal.map(|reveal| reveal as usize)
     }
 }
 
 /// Stands for the memory of a submission: equal tokens, equal memory for all regions.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindingToken(Identity);
+pub struct BindingToken {
+    identity: Identity,
+    revealed_by: Option<usize>,
+}
 
 impl Drop for Submission {
     fn drop(&mut self) {
         self.for_each_shared(SharedMemory::leave);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::any::Any;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::{HostMemory, MemoryError, Usage, host_buffer_type};
+
+    /// Memory that has other memory inside.
+    #[derive(Debug)]
+    struct Shell(HostMemory);
+
+    impl Memory for Shell {
+        fn size(&self) -> usize {
+            self.0.size()
+        }
+
+        fn host(&self) -> Option<&HostMemory> {
+            None
+        }
+
+        fn read_tensor(&self, _: usize, _: &Layout, _: &mut [u8]) -> Result<(), MemoryError> {
+            Err(MemoryError::ReadOnly)
+        }
+
+        fn write_tensor(&mut self, _: usize, _: &Layout, _: &[u8]) -> Result<(), MemoryError> {
+            Err(MemoryError::ReadOnly)
+        }
+
+        fn clear(&mut self, _: u8) -> Result<(), MemoryError> {
+            Err(MemoryError::ReadOnly)
+        }
+
+        fn as_any(&self) -> &dyn Any {
+            self
+        }
+    }
+
+    fn core(memory: &dyn Memory) -> &dyn Memory {
+        memory.as_any().downcast_ref::<Shell>().map_or(memory, |shell| &shell.0)
+    }
+
+    #[test]
+    fn a_device_inside_another_sees_the_memory_inside() {
+        let kind = host_buffer_type();
+        let shell = Shell(HostMemory::allocate(40, 64).unwrap());
+        let mut shell = Buffer::from_memory(kind, Box::new(shell), Usage::Any);
+        let mut plain = Buffer::allocate(kind, 24, Usage::Any).unwrap();
+        let submission = Submission::of_chunks([&mut shell, &mut plain]);
+        let host_bytes = |submission: &Submission, chunk| {
+            let bound = submission.get(Region::Chunk(chunk)).unwrap();
+            bound.memory.host().map(HostMemory::size)
+        };
+        assert_eq!(host_bytes(&submission, 0), None);
+        assert!(submission.get(Region::Chunk(2)).is_none());
+        assert!(submission.get(Region::Weight(0)).is_none());
+        let token = submission.binding();
+        let submission = submission.revealed(core);
+        assert_eq!(host_bytes(&submission, 0), Some(40));
+        assert_eq!(host_bytes(&submission, 1), Some(24));
+        // What was resolved without the function is not what it finds.
+        assert!(!submission.is_bound_as(&token));
+        assert!(submission.is_bound_as(&submission.binding()));
+    }
+
+    #[test]
+    fn the_owner_of_lent_buffers_waits_for_the_end_of_the_loan() {
+        let mut buffer = Buffer::allocate(host_buffer_type(), 8, Usage::Any).unwrap();
+        let submission = Submission::of_chunks([&mut buffer]);
+        let has_ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // A second loan waits for the first.
+                drop(Submission::of_chunks([&mut buffer]));
+                assert!(has_ended.load(Ordering::SeqCst));
+            });
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            has_ended.store(true, Ordering::SeqCst);
+            drop(submission);
+        });
     }
 }
