@@ -115,13 +115,23 @@ impl SharedMemory {
         self.users.leave();
     }
 
-    /// When the last work on this memory ends, if it is not known to have ended.
+    /// When the last work on this memory ends, unless it has ended and that is all there is to
+    /// know.
     pub fn last(&self) -> Option<Event> {
         let mut last = lock(&self.last);
-        if last.as_ref().is_some_and(Event::is_done_well) {
+        // The simulated time of a past event still says when later work may begin.
+        if last.as_ref().is_some_and(|last| last.is_done_well() && last.simulated_ns().is_none()) {
             *last = None;
         }
         last.clone()
+    }
+
+    /// Work that failed is over, and whoever depends on it knows.
+    pub fn forget_failure(&self) {
+        let mut last = lock(&self.last);
+        if last.as_ref().is_some_and(|last| last.is_done() && !last.is_done_well()) {
+            *last = None;
+        }
     }
 
     pub fn set_last(&self, event: Option<Event>) {

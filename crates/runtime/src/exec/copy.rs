@@ -7,7 +7,7 @@
 use super::route::CopyRoute;
 use super::run::Run;
 use crate::submission::Submission;
-use crate::{DeviceIndex, Location, MemoryError, Region, RunError};
+use crate::{DeviceIndex, Event, Location, MemoryError, Region, RunError};
 
 impl Run<'_> {
     /// Copies a tensor to where a later split reads it, unless it is there from the last run.
@@ -34,11 +34,21 @@ impl Run<'_> {
             self.workspace.counters.slow_copies += 1;
         }
         let mut bytes = std::mem::take(&mut self.workspace.staging);
-        let outcome = self
-            .read(route.from_device, &route.from, &mut bytes)
-            .and_then(|()| self.write(route.to_device, &route.to, &bytes));
+        let outcome = self.copy_through_host(route, &mut bytes);
         self.workspace.staging = bytes;
         outcome
+    }
+
+    fn copy_through_host(
+        &mut self,
+        route: &CopyRoute,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), RunError> {
+        if let Some(read) = self.read(route.from_device, &route.from, bytes)? {
+            // It has come by now, but in simulated time the write comes after it, too.
+            self.backends[route.to_device.0].wait(&read)?;
+        }
+        self.write(route.to_device, &route.to, bytes)
     }
 
     fn copy_on_device(&mut self, route: &CopyRoute) -> Result<bool, RunError> {
@@ -62,13 +72,14 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Reads a tensor into contiguous bytes, once what was queued on its memory is done.
+    /// Reads a tensor into contiguous bytes, once what was queued on its memory is done. Returns
+    /// when that was, if a queue did it.
     fn read(
         &mut self,
         device: DeviceIndex,
         from: &Location,
         bytes: &mut Vec<u8>,
-    ) -> Result<(), RunError> {
+    ) -> Result<Option<Event>, RunError> {
         let size = from.layout.data_bytes();
         if self.is_asynchronous && !matches!(from.region, Region::Weight(_)) {
             let regions = [from.region];
@@ -78,8 +89,9 @@ impl Run<'_> {
                 if let Some(transfers) = self.backends[device.0].transfers() {
                     let pending = transfers.read(memory, from)?;
                     self.stamp(device, &regions)?;
+                    let event = pending.event().clone();
                     *bytes = pending.wait()?;
-                    return Ok(());
+                    return Ok(Some(event));
                 }
             }
             if let Some(event) = self.bindings.region(from.region).and_then(|r| r.shared.last()) {
@@ -96,7 +108,7 @@ impl Run<'_> {
         memory
             .read_tensor(offset, &from.layout, bytes)
             .map_err(|error| self.plan.memory_error(device, error))?;
-        Ok(())
+        Ok(None)
     }
 
     /// Whether an input in plain host memory holds these bytes already.

@@ -86,7 +86,21 @@ pub fn run(
     abort: &AbortSignal,
 ) -> Result<(), RunError> {
     let mut options = RunOptions { abort: abort.clone(), ..RunOptions::default() };
-    Ok(submit(plan, backends, weights, state, workspace, inputs, &mut options)?.wait()?)
+    let ticket = submit(plan, backends, weights, state, workspace, inputs, &mut options)?;
+    let outcome = ticket.wait();
+    if outcome.is_err() {
+        make_ready(backends);
+    }
+    Ok(outcome?)
+}
+
+/// Lets queues whose work failed take work again. What is still queued may go on for a while;
+/// state and workspace wait for it.
+fn make_ready(backends: &mut [Box<dyn Backend>]) {
+    for backend in backends.iter_mut().filter(|backend| backend.is_asynchronous()) {
+        // The error is known, or follows from the one that is.
+        _ = backend.synchronize();
+    }
 }
 
 /// Starts a run of a plan. Inputs are copied before this returns; weights, state and workspace
@@ -111,6 +125,10 @@ pub fn submit(
         return Err(RunError::PlanMismatch(format!("{given} backends for {planned} devices")));
     }
     check_inputs(&plan.graph, plan.route(), inputs)?;
+    if workspace.learn_failures() {
+        make_ready(backends);
+        workspace.forget_failures();
+    }
     state.settle(false);
     let route = plan.route();
     let leaves = || plan.states.iter().zip(&route.reads_old_state);
@@ -141,10 +159,9 @@ pub fn submit(
     let Run { reached, ends, arrived, .. } = run;
     let written = || written_state(plan, route, reached);
     if let Err(error) = outcome {
-        for backend in backends.iter_mut().filter(|backend| backend.is_asynchronous()) {
-            // The first error is the one to tell; the queues must be empty and fit for work.
-            _ = backend.synchronize();
-        }
+        make_ready(backends);
+        workspace.forget_failures();
+        state.forget_failures();
         written().for_each(|name| state.mark(name, StateStatus::Torn));
         return Err(error);
     }

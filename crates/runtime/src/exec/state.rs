@@ -215,12 +215,20 @@ impl State {
         while pending.first().is_some_and(|run| wait || run.flight.is_done()) {
             let run = pending.remove(0);
             let ended_well = run.flight.wait().is_ok();
+            if !ended_well {
+                self.tensors.values().for_each(|tensor| tensor.buffer.shared().forget_failure());
+            }
             for name in run.written.iter().chain(&run.mended) {
                 if let Some(tensor) = self.tensors.get_mut(name) {
                     tensor.status = after(tensor.status, ended_well, &run, name);
                 }
             }
         }
+    }
+
+    /// What failed runs left behind does not keep later ones from running.
+    pub(super) fn forget_failures(&self) {
+        self.tensors.values().for_each(|tensor| tensor.buffer.shared().forget_failure());
     }
 
     /// Marks tensors of a run that failed or mended them.

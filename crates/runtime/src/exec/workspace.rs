@@ -48,6 +48,8 @@ struct LastRun {
     flight: Option<Arc<Flight>>,
     /// The arrivals that still hold their input.
     arrived: Vec<bool>,
+    /// Whether the queues were made ready again after it had failed.
+    failure_is_known: bool,
 }
 
 impl LastRun {
@@ -157,6 +159,29 @@ impl Workspace {
         &mut self.pools[at]
     }
 
+    /// Whether a run has failed that nobody asked about before.
+    pub(super) fn learn_failures(&mut self) -> bool {
+        let mut is_news = false;
+        for run in self.runs.iter_mut().flatten().filter(|run| !run.failure_is_known) {
+            run.failure_is_known = run
+                .flight
+                .as_ref()
+                .is_some_and(|flight| flight.is_done() && flight.wait().is_err());
+            is_news |= run.failure_is_known;
+        }
+        is_news
+    }
+
+    /// What failed runs left behind does not keep later ones from running.
+    pub(super) fn forget_failures(&self) {
+        let buffers = |pool: &PoolBuffers| {
+            for buffer in pool.buffers.iter().chain(pool.staged.iter().flatten()) {
+                buffer.shared().forget_failure();
+            }
+        };
+        self.pools.iter().for_each(buffers);
+    }
+
     /// Takes the next copy for a run of the plan: from now on nobody's results lie there. Returns
     /// the copy and the arrivals that still hold what they held after the last run of this plan.
     pub(super) fn begin_run(&mut self, plan: &Plan) -> (usize, Vec<bool>) {
@@ -188,7 +213,8 @@ impl Workspace {
         self.serial += 1;
         let (staged, serial) = (plan.route().is_staged, self.serial);
         let plan = plan.identity().clone();
-        self.runs[copy] = Some(LastRun { plan, serial, staged, flight, arrived });
+        let failure_is_known = false;
+        self.runs[copy] = Some(LastRun { plan, serial, staged, flight, arrived, failure_is_known });
         RunMark { copy, serial }
     }
 
