@@ -32,6 +32,25 @@ pub enum MemoryError {
         /// Largest possible buffer.
         max: usize,
     },
+    /// A device that has no room, or does not give it.
+    #[error(
+        "{buffer_type} has no {bytes} bytes (alignment {alignment}, {padding} bytes added to each \
+         tensor, largest buffer {max}): {reason}"
+    )]
+    NoRoom {
+        /// Name of the buffer type.
+        buffer_type: String,
+        /// Bytes asked for.
+        bytes: usize,
+        /// Alignment of tensors.
+        alignment: usize,
+        /// Bytes added to each tensor.
+        padding: usize,
+        /// Largest possible buffer.
+        max: usize,
+        /// What stands against it.
+        reason: String,
+    },
     /// A range that reaches beyond the buffer.
     #[error("{bytes} bytes at offset {offset} reach beyond the buffer of {size} bytes")]
     OutOfRange {
@@ -181,7 +200,9 @@ impl MemoryError {
     /// Whether the device of the memory can do no more, for want of memory or because it is gone.
     fn is_device_failure(&self) -> bool {
         match self {
-            MemoryError::Allocation { .. } | MemoryError::Lost { .. } => true,
+            MemoryError::Allocation { .. }
+            | MemoryError::NoRoom { .. }
+            | MemoryError::Lost { .. } => true,
             MemoryError::TooLarge { .. }
             | MemoryError::OutOfRange { .. }
             | MemoryError::ReadOnly
