@@ -1,0 +1,13 @@
+//! Tests of simulated devices, and of everything that needs devices that work on their own.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod conformance;
+mod copies;
+mod device;
+mod failures;
+mod queue;
+mod random;
+mod runs;
+mod support;
+mod time;
