@@ -104,7 +104,7 @@ pub fn allocate(
 }
 
 /// The memory of inputs and outputs.
-fn staged_roots(graph: &Graph) -> TensorMap<bool> {
+pub(super) fn staged_roots(graph: &Graph) -> TensorMap<bool> {
     let mut staged = TensorMap::filled(false, graph.len());
     let inputs = graph.live_leaves(tensoryard_graph::Origin::Input);
     for id in inputs.chain(graph.outputs()) {

@@ -100,6 +100,7 @@ impl<'a> Judge<'a> {
             arrivals: &splits.arrivals,
             temporaries: &selected.temporaries,
             operations: &selected.operations,
+            staged: options.staged,
         };
         Some(course.follow(&stretches, self.rates).makespan_ns)
     }

@@ -6,25 +6,31 @@
 //!   is copied. Reading outputs is not counted.
 //! - Each device is one queue in order. Splits are queued in order of the plan, and before each
 //!   split its arrivals, in order.
+//! - One piece of work at a time touches a memory: the compute memory of a kind, or a state
+//!   tensor. Weights are never written, and anybody may read them at any time. Where memory is
+//!   staged, inputs, arrivals and outputs are a memory of their own.
 //! - An arrival runs on the queue of the device that owns its source, after what was queued there
-//!   before and after the last split that wrote the source. It occupies that queue for
-//!   [`transfer_ns`], where an end in host memory costs nothing. The device that it goes to
-//!   computes meanwhile.
-//! - A split begins when its device's queue is free, its arrivals have come, and the last split
-//!   that wrote something it reads in shared memory has ended. It takes [`split_ns`], and
-//!   [`step_ns`] for each of its operations.
+//!   before and once nobody works on the memories that it goes from and to. It occupies that
+//!   queue for [`transfer_ns`], where an end in host memory costs nothing.
+//! - A split begins when its device's queue is free and nobody works on the memories that it
+//!   touches. It takes [`split_ns`], and [`step_ns`] for each of its operations.
 //!
 //! The makespan is the end of the last split or copy.
+//!
+//! Memory that the largest buffer cuts into several chunks still counts as one here; the executor
+//! may then be a little faster than predicted.
 
 use std::ops::Range;
 
-use tensoryard_graph::{Graph, Layout, TensorId, TensorMap};
+use tensoryard_graph::{Graph, Layout, Origin, TensorId, TensorMap};
 
+use super::allocate::staged_roots;
 use super::{
     Arrival, ArrivalIndex, Blueprint, DeviceIndex, Operation, Operations, Placement, PlanDevice,
     Residence, Value, memory_of,
 };
 use crate::rates::{DeviceRates, Work, split_ns, step_ns, transfer_ns};
+use crate::same_buffer_type;
 
 /// When one arrival is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +116,7 @@ pub fn predict(blueprint: &Blueprint, rates: &[DeviceRates]) -> Prediction {
         arrivals: &blueprint.arrivals,
         temporaries: &blueprint.temporaries,
         operations: &blueprint.operations,
+        staged: blueprint.memory.chunks.iter().any(|chunk| chunk.staged),
     };
     course.follow(&splits, rates)
 }
@@ -130,6 +137,44 @@ pub(super) struct Course<'a> {
     pub arrivals: &'a [Arrival],
     pub temporaries: &'a [Layout],
     pub operations: &'a Operations,
+    /// Whether inputs, arrivals and outputs have a memory of their own.
+    pub staged: bool,
+}
+
+/// Memory that one piece of work at a time touches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Touched {
+    /// A root that has memory of its own.
+    State(TensorId),
+    /// Compute memory, by the first device of its kind.
+    Compute(usize),
+    /// The part of it for inputs, arrivals and outputs.
+    Staged(usize),
+}
+
+/// When the last work on each memory ends.
+struct Ends {
+    states: TensorMap<u64>,
+    compute: Vec<u64>,
+    staged: Vec<u64>,
+}
+
+impl Ends {
+    fn of(&self, memory: Touched) -> u64 {
+        match memory {
+            Touched::State(root) => self.states[root],
+            Touched::Compute(pool) => self.compute[pool],
+            Touched::Staged(pool) => self.staged[pool],
+        }
+    }
+
+    fn set(&mut self, memory: Touched, end_ns: u64) {
+        match memory {
+            Touched::State(root) => self.states[root] = end_ns,
+            Touched::Compute(pool) => self.compute[pool] = end_ns,
+            Touched::Staged(pool) => self.staged[pool] = end_ns,
+        }
+    }
 }
 
 impl Course<'_> {
@@ -155,16 +200,48 @@ impl Course<'_> {
             .is_some_and(|kind| kind.is_host())
     }
 
+    /// The first device with each device's kind of memory.
+    fn pools(&self) -> Vec<usize> {
+        let first = |(index, device): (usize, &PlanDevice)| {
+            let kind = &*device.buffer_type;
+            let same = |other: &PlanDevice| same_buffer_type(&*other.buffer_type, kind);
+            self.devices.iter().position(same).unwrap_or(index)
+        };
+        self.devices.iter().enumerate().map(first).collect()
+    }
+
+    /// The roots that lie apart, where memory is staged.
+    fn apart(&self) -> Option<TensorMap<bool>> {
+        self.staged.then(|| staged_roots(self.graph))
+    }
+
     /// Lets the splits run in order.
     pub fn follow(&self, splits: &[Stretch<'_>], rates: &[DeviceRates]) -> Prediction {
         let rates_of = |device: DeviceIndex| rates.get(device.0).unwrap_or(&DeviceRates::UNLIMITED);
+        let (pools, apart) = (self.pools(), self.apart());
+        let arrived = |device: DeviceIndex| match apart {
+            Some(_) => Touched::Staged(pools[device.0]),
+            None => Touched::Compute(pools[device.0]),
+        };
+        let memory_of_root = |root: TensorId| match self.graph.tensor(root).origin {
+            Origin::Weight => None,
+            Origin::State => Some(Touched::State(root)),
+            Origin::Input | Origin::Op(_) => {
+                let pool = pools[self.placement.device(root)?.0];
+                let is_apart = apart.as_ref().is_some_and(|apart| apart[root]);
+                Some(if is_apart { Touched::Staged(pool) } else { Touched::Compute(pool) })
+            }
+        };
         let mut queue_free = vec![0u64; self.devices.len()];
         let mut busy = vec![DeviceTime::default(); self.devices.len()];
-        // When the memory of each root was last written.
-        let mut written = TensorMap::filled(0u64, self.graph.len());
+        let mut ends = Ends {
+            states: TensorMap::filled(0, self.graph.len()),
+            compute: vec![0; self.devices.len()],
+            staged: vec![0; self.devices.len()],
+        };
         let mut times = Vec::with_capacity(splits.len());
+        let mut touched: Vec<Touched> = Vec::new();
         for split in splits {
-            let mut ready = 0;
             let mut copies = Vec::with_capacity(split.arrivals.len());
             for &index in split.arrivals {
                 let Some(arrival) = self.arrivals.get(index.0) else { continue };
@@ -174,35 +251,45 @@ impl Course<'_> {
                 let to_host = self.devices[arrival.device.0].buffer_type.is_host();
                 let to = (!to_host).then(|| rates_of(arrival.device));
                 let bytes = self.graph.layout(arrival.tensor).data_bytes();
-                let start_ns = queue_free[queue.0].max(written[root]);
+                let (source, target) = (memory_of_root(root), arrived(arrival.device));
+                let free = source.map_or(0, |memory| ends.of(memory)).max(ends.of(target));
+                let start_ns = queue_free[queue.0].max(free);
                 let time = transfer_ns(bytes, from, to);
                 let end_ns = start_ns.saturating_add(time);
                 queue_free[queue.0] = end_ns;
                 busy[queue.0].copy_ns = busy[queue.0].copy_ns.saturating_add(time);
-                ready = ready.max(end_ns);
+                for memory in source.into_iter().chain([target]) {
+                    ends.set(memory, end_ns);
+                }
                 copies.push(CopyTime { arrival: index, queue, bytes, start_ns, end_ns });
             }
             let device = split.device;
-            let operations = || self.operations.slice(split.operations.clone());
             let mut compute_ns = split_ns(rates_of(device));
-            for operation in operations() {
-                for source in operation.sources.iter().flatten() {
-                    if let Value::Tensor(id) = source {
-                        ready = ready.max(written[self.graph.root(*id)]);
+            touched.clear();
+            for operation in self.operations.slice(split.operations.clone()) {
+                for value in operation.sources.iter().flatten().chain([&operation.dst]) {
+                    let memory = match *value {
+                        Value::Tensor(id) => memory_of_root(self.graph.root(id)),
+                        Value::Copy(..) => Some(arrived(device)),
+                        Value::Temporary(_) => Some(Touched::Compute(pools[device.0])),
+                    };
+                    if let Some(memory) = memory
+                        && !touched.contains(&memory)
+                    {
+                        touched.push(memory);
                     }
                 }
                 let work = self.work(&operation);
                 let time = work.map_or(0, |work| step_ns(&work, rates_of(device)));
                 compute_ns = compute_ns.saturating_add(time);
             }
-            let start_ns = queue_free[device.0].max(ready);
+            let free = touched.iter().map(|&memory| ends.of(memory)).max().unwrap_or(0);
+            let start_ns = queue_free[device.0].max(free);
             let end_ns = start_ns.saturating_add(compute_ns);
             queue_free[device.0] = end_ns;
             busy[device.0].compute_ns = busy[device.0].compute_ns.saturating_add(compute_ns);
-            for operation in operations() {
-                if let Value::Tensor(id) = operation.dst {
-                    written[self.graph.root(id)] = end_ns;
-                }
+            for &memory in &touched {
+                ends.set(memory, end_ns);
             }
             times.push(SplitTime { device, copies, start_ns, compute_ns, end_ns });
         }
