@@ -7,10 +7,15 @@ use std::sync::{Arc, LazyLock};
 
 use tensoryard_cpu::CpuDriver;
 use tensoryard_runtime::{Driver, Registry};
+use tensoryard_sim::SimDriver;
 
-/// A registry of the drivers that the library comes with. The CPU is always there.
+/// A registry of the drivers that the library comes with. The CPU is always there; simulated
+/// devices, which compute on it, are made on request and never listed.
 pub fn built_in() -> Registry {
-    let drivers: [Arc<dyn Driver>; 1] = [Arc::new(CpuDriver::new())];
+    let cpu = CpuDriver::new();
+    let sim = cpu.devices().into_iter().next().map(SimDriver::new);
+    let mut drivers: Vec<Arc<dyn Driver>> = vec![Arc::new(cpu)];
+    drivers.extend(sim.map(|sim| Arc::new(sim) as Arc<dyn Driver>));
     let mut registry = Registry::new();
     for driver in drivers {
         let registered = registry.register(driver);
@@ -38,5 +43,13 @@ mod tests {
         assert!(std::ptr::eq(default_registry(), default_registry()));
         let [first, second] = [0, 1].map(|_| default_registry().select("cpu").unwrap().device);
         assert!(Arc::ptr_eq(&first, &second));
+    }
+
+    #[test]
+    fn simulated_devices_are_made_and_not_listed() {
+        let registry = built_in();
+        assert!(registry.devices().all(|device| device.info().name == "CPU"));
+        let device = registry.select("sim:memory=64MiB;kind=accelerator").unwrap().device;
+        assert_eq!((device.info().name.as_str(), device.memory().total), ("SIM0", 64 << 20));
     }
 }

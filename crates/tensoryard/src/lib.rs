@@ -41,6 +41,8 @@ pub use tensoryard_graph as graph;
 pub use tensoryard_models as models;
 /// Devices, buffers, planning, execution.
 pub use tensoryard_runtime as runtime;
+/// Simulated devices.
+pub use tensoryard_sim as sim;
 
 /// The examples of the README, compiled and run as tests.
 #[cfg(doctest)]
