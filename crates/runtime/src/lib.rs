@@ -9,6 +9,7 @@
 //! only, state and workspace are borrowed exclusively.
 
 mod buffer;
+pub mod calibrate;
 mod device;
 mod error;
 mod event;

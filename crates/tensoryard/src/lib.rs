@@ -19,6 +19,7 @@ pub mod devices;
 pub mod hub;
 pub mod plan_view;
 pub mod speech;
+pub mod speed;
 
 pub use convert::{
     CONVERSION_REVISION, ConvertOptions, ConvertProgress, ModelFormat, WeightType, convert,

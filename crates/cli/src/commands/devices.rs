@@ -1,14 +1,19 @@
 //! `tensoryard devices`: what this machine computes with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use serde_json::json;
-use tensoryard::runtime::{Device, DeviceKind, Driver, Registry};
+use tensoryard::runtime::{
+    BackendOptions, Device, DeviceKind, DeviceRates, Driver, Registry, Selected,
+};
+use tensoryard::speed::{SpeedFile, known_rates, measure};
 
 use crate::app::App;
 use crate::output::{self, BOLD};
 
-/// Lists the devices of this machine with their memory, features and parameters.
+/// Lists the devices of this machine with their memory, features, parameters, and their speed
+/// where it is known.
 ///
 /// A device is chosen by `--devices DRIVER[:INDEX|:"NAME"][:key=value[;key=value]...]`,
 /// such as cpu:threads=4.
@@ -17,18 +22,42 @@ pub struct Args {
     /// Print the list as JSON, for programs
     #[arg(long)]
     json: bool,
+    /// Measure how fast each device is, which takes about a second, and keep it for planning
+    #[arg(long)]
+    calibrate: bool,
+    /// Threads of the CPU to measure, or to show figures for; 0 uses all processors
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    threads: usize,
 }
+
+/// The rates of devices by their text in the list.
+type Speeds = HashMap<String, DeviceRates>;
 
 pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
     let registry = app.registry()?;
+    let file = SpeedFile::in_cache(app.hub()?.cache());
+    let mut speeds = Speeds::new();
+    for (text, device) in registry.named_devices() {
+        let is_cpu = device.info().kind == DeviceKind::Cpu;
+        let options = BackendOptions { threads: if is_cpu { args.threads } else { 0 } };
+        let device = Selected { device: Arc::clone(device), options };
+        let rates = match device.device.rates() {
+            None if args.calibrate => Some(measure(&device, Some(&file))?),
+            None | Some(_) => known_rates(&device, Some(&file))?,
+        };
+        speeds.extend(rates.map(|rates| (text, rates)));
+    }
     if args.json {
-        let devices = registry.named_devices().map(|(text, device)| as_json(&text, &**device));
+        let devices = registry.named_devices().map(|(text, device)| {
+            let rates = speeds.get(&text);
+            as_json(&text, &**device, rates)
+        });
         return output::print(&format!("{:#}\n", json!(devices.collect::<Vec<_>>())));
     }
-    output::print(&in_words(&registry))
+    output::print(&in_words(&registry, &speeds))
 }
 
-fn as_json(text: &str, device: &dyn Device) -> serde_json::Value {
+fn as_json(text: &str, device: &dyn Device, rates: Option<&DeviceRates>) -> serde_json::Value {
     let (info, memory) = (device.info(), device.memory());
     let kind = match info.kind {
         DeviceKind::Cpu => "cpu",
@@ -37,6 +66,9 @@ fn as_json(text: &str, device: &dyn Device) -> serde_json::Value {
         DeviceKind::Accelerator => "accelerator",
     };
     let buffer_types = device.buffer_types().iter().map(|kind| kind.name().to_owned());
+    let rates = rates.map(|rates| {
+        DeviceRates::NAMES.into_iter().zip(rates.figures()).collect::<BTreeMap<_, _>>()
+    });
     json!({
         "device": text,
         "name": info.name,
@@ -46,11 +78,12 @@ fn as_json(text: &str, device: &dyn Device) -> serde_json::Value {
         "memory_free_bytes": memory.free,
         "memory_total_bytes": memory.total,
         "features": device.features().into_iter().collect::<BTreeMap<_, _>>(),
+        "rates": rates,
         "buffer_types": buffer_types.collect::<Vec<_>>(),
     })
 }
 
-fn in_words(registry: &Registry) -> String {
+fn in_words(registry: &Registry, speeds: &Speeds) -> String {
     let mut text = String::new();
     for driver in registry.drivers() {
         let prefix = format!("{}:", driver.name());
@@ -76,6 +109,10 @@ fn in_words(registry: &Registry) -> String {
             if !features.is_empty() {
                 text.push_str(&format!("  features    {features}\n"));
             }
+            match speeds.get(&name) {
+                Some(rates) => text.push_str(&speed(rates)),
+                None => text.push_str("  speed       not measured; --calibrate does\n"),
+            }
             text.push_str(&parameters(&**driver));
         }
     }
@@ -89,4 +126,28 @@ fn parameters(driver: &dyn Driver) -> String {
         text.push_str(&format!("  {heading:10}  {}: {}\n", spec.name, spec.wanted));
     }
     text
+}
+
+/// The rates in units that people use.
+fn speed(rates: &DeviceRates) -> String {
+    let giga = |per_s: f64| match per_s / 1e9 {
+        giga if giga.is_infinite() => "unlimited ".to_owned(),
+        giga if giga < 10.0 => format!("{giga:.1} G"),
+        giga => format!("{giga:.0} G"),
+    };
+    let time = |ns: f64| match ns {
+        ns if ns < 10_000.0 => format!("{ns:.0} ns"),
+        ns => format!("{:.1} µs", ns / 1e3),
+    };
+    let [f32_rate, f16_rate, quantised, other, memory, op, split, to, from, latency] =
+        rates.figures();
+    let (f32_rate, f16_rate) = (giga(f32_rate), giga(f16_rate));
+    let (quantised, other) = (giga(quantised), giga(other));
+    let (memory, to, from) = (giga(memory), giga(to), giga(from));
+    let (op, split, latency) = (time(op), time(split), time(latency));
+    format!(
+        "  products    {f32_rate}flop/s f32, {f16_rate}flop/s f16, {quantised}flop/s quantised\n  \
+         other       {other}flop/s, {memory}B/s of memory, {op} an op, {split} a split\n  \
+         transfers   {to}B/s in, {from}B/s out, {latency} at least\n"
+    )
 }

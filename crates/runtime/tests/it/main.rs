@@ -6,6 +6,7 @@ mod allocate;
 mod arrivals;
 mod assign;
 mod buffers;
+mod calibrate;
 mod cases;
 mod cases_plan;
 mod cost;
