@@ -217,9 +217,9 @@ impl Bench<'_> {
 
 /// The work of all steps of a plan of one step.
 fn work_of(plan: &Plan) -> Work {
-    let steps = plan.splits.iter().flat_map(|split| &split.steps);
+    let steps = (0..plan.operations.len()).filter_map(|number| plan.step(number).ok());
     let none = Work { class: WorkClass::Other, flops: 0.0, bytes: 0.0 };
-    steps.map(Work::of_step).fold(none, |sum, work| Work {
+    steps.map(|step| Work::of_step(&step)).fold(none, |sum, work| Work {
         class: work.class,
         flops: sum.flops + work.flops,
         bytes: sum.bytes + work.bytes,

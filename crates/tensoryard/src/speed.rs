@@ -23,9 +23,6 @@ use tensoryard_runtime::{Device, DeviceRates, Selected};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpeedError {
-    /// The operating system names no cache directory for this user.
-    #[error("this user has no cache directory (no home directory is known)")]
-    NoCacheDir,
     /// The file could not be read or written.
     #[error("cannot {action} {}", path.display())]
     Io {
@@ -116,14 +113,10 @@ pub struct SpeedFile {
 }
 
 impl SpeedFile {
-    /// The file in the user's cache directory, beside the fetched models.
-    ///
-    /// # Errors
-    /// [`SpeedError::NoCacheDir`] when the user has no home directory.
+    /// The file beside the fetched models.
     #[cfg(feature = "download")]
-    pub fn of_user() -> Result<Self, SpeedError> {
-        let cache = crate::hub::CacheDir::of_user().map_err(|_| SpeedError::NoCacheDir)?;
-        Ok(Self::at(cache.root().join("speed")))
+    pub fn in_cache(cache: &crate::hub::CacheDir) -> Self {
+        Self::at(cache.root().join("speed"))
     }
 
     /// A file of the caller's choice. It is made when first written.

@@ -3,7 +3,7 @@
 //! Expected values come from golden files made with the original implementation;
 //! models are scripted, so no weights are needed.
 
-#![allow(clippy::unwrap_used, clippy::print_stderr)]
+#![allow(clippy::unwrap_used, clippy::print_stderr, clippy::print_stdout)]
 
 mod decode;
 mod english;
@@ -11,6 +11,7 @@ mod golden;
 mod rules;
 mod scripted;
 mod special;
+mod strategy;
 mod text;
 mod tokenizer;
 mod transcribe;
