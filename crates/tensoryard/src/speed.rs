@@ -64,6 +64,25 @@ pub fn known_rates(
     }
 }
 
+/// The rates of devices as planning takes them: those of all, or of all before the first device
+/// whose rates are not known.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn planning_rates(
+    devices: &[Selected],
+    file: Option<&SpeedFile>,
+) -> Result<Vec<DeviceRates>, SpeedError> {
+    let mut rates = Vec::with_capacity(devices.len());
+    for device in devices {
+        match known_rates(device, file)? {
+            Some(known) => rates.push(known),
+            None => break,
+        }
+    }
+    Ok(rates)
+}
+
 /// Measures a device, opened as `device` says, and keeps the rates in the file. Takes less than
 /// a second.
 ///
@@ -251,11 +270,15 @@ mod tests {
     fn a_measured_device_is_known_from_then_on() {
         let dir = tempfile::tempdir().unwrap();
         let file = SpeedFile::at(dir.path().join("speed"));
-        let device = crate::speech::default_registry().unwrap().select("cpu:threads=1").unwrap();
+        let device = crate::default_registry().select("cpu:threads=1").unwrap();
         assert_eq!(known_rates(&device, Some(&file)).unwrap(), None);
         let measured = measure(&device, Some(&file)).unwrap();
         assert_eq!(known_rates(&device, Some(&file)).unwrap(), Some(measured));
         assert_eq!(known_rates(&device, None).unwrap(), None);
+        let mut unknown = device.clone();
+        unknown.options.threads = 9;
+        let list = [device.clone(), unknown, device.clone()];
+        assert_eq!(planning_rates(&list, Some(&file)).unwrap(), [measured]);
         for (name, figure) in DeviceRates::NAMES.iter().zip(measured.figures()) {
             assert!(figure >= 0.0 && figure.is_finite(), "{name} is {figure}");
         }

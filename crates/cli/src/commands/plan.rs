@@ -9,6 +9,7 @@ use tensoryard::formats::AtomicFile;
 use tensoryard::models::whisper::LoadOptions;
 use tensoryard::plan_view::{Detail, Report};
 use tensoryard::runtime::plan::{NamedPin, Strategy};
+use tensoryard::speed::{SpeedFile, planning_rates};
 
 use crate::app::App;
 use crate::model;
@@ -108,6 +109,8 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
         StrategyName::Priority => Strategy::Priority,
         StrategyName::Cost => Strategy::Cost,
     };
+    let speeds = SpeedFile::in_cache(app.hub()?.cache());
+    plan.rates = planning_rates(&devices, Some(&speeds))?;
     let report = Report::of_model(&path, &devices, &options)
         .with_context(|| format!("cannot plan the model {}", path.display()))?;
     let detail = if args.nodes || app.verbose > 0 { Detail::Operations } else { Detail::Summary };

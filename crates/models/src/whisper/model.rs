@@ -14,8 +14,10 @@ use tensoryard_audio::{LogMel, MelFilters};
 use tensoryard_formats::OpenOptions;
 use tensoryard_formats::whisper::{WhisperCheckpoint, WhisperConfig};
 use tensoryard_graph::{DType, Graph};
+use tensoryard_runtime::plan::assign;
 use tensoryard_runtime::{
-    AbortSignal, Input, RunError, Selected, Session, SessionOptions, WeightError, Weights,
+    AbortSignal, Assignment, Input, PlanDevice, PlanOptions, RunError, Selected, Session,
+    SessionOptions, WeightError, Weights,
 };
 
 use super::config::GraphConfig;
@@ -23,7 +25,7 @@ use super::decode::{ModelDims, SpeechModel};
 use super::decoder::{DecoderShape, LOGITS, MASK, POSITIONS, ROWS, TOKENS, decoder_graph};
 use super::encoder::{AudioOutput, FEATURES, MEL, encoder_graph};
 use super::extras::open_checkpoint;
-use super::graphs::graph_config;
+use super::graphs::{graph_config, graphs};
 use super::rules::SuppressionLists;
 use super::weights::CheckpointWeights;
 use crate::Error;
@@ -106,20 +108,21 @@ impl WhisperModel {
         options: &LoadOptions,
         progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Self, Error> {
-        let device = devices.first().ok_or_else(|| Error::InvalidOption {
-            name: "devices",
-            reason: "at least one device is needed".to_owned(),
-        })?;
+        if devices.is_empty() {
+            let reason = "at least one device is needed".to_owned();
+            return Err(Error::InvalidOption { name: "devices", reason });
+        }
         let config = graph_config(checkpoint, options)?;
         let encoder = encoder_graph(&config, AudioOutput::State).map_err(Error::model)?;
         let shape = DecoderShape::new(&config, 0, 1, 1);
         let decoder = decoder_graph(&config, shape).map_err(Error::model)?;
         let source = CheckpointWeights { checkpoint, matrix: config.matrix };
-        let weights = Weights::load_on(&source, &[&encoder, &decoder], &*device.device, progress)
+        let assignment = assign_weights(&config, devices, &options.session.plan)?;
+        let weights = Weights::load(&source, &[&encoder, &decoder], &assignment, progress)
             .map_err(|error| match error {
-            WeightError::Cancelled => Error::Stopped,
-            other => Error::model(other),
-        })?;
+                WeightError::Cancelled => Error::Stopped,
+                other => Error::model(other),
+            })?;
         let filters = &checkpoint.mel_filters;
         let filters =
             MelFilters::from_values(filters.n_mels, filters.n_bins, filters.values.clone())
@@ -183,6 +186,19 @@ impl WhisperModel {
             timings: Timings::default(),
         })
     }
+}
+
+/// Where the weights go, so that the largest graphs have room to compute.
+fn assign_weights(
+    config: &GraphConfig,
+    devices: &[Selected],
+    options: &PlanOptions,
+) -> Result<Assignment, Error> {
+    let devices: Vec<PlanDevice> =
+        devices.iter().map(|selected| PlanDevice::new(&selected.device)).collect();
+    let largest = graphs(config).map_err(Error::model)?;
+    let largest: Vec<&Arc<Graph>> = largest.iter().map(|model| &model.graph).collect();
+    assign(&largest, &devices, options).map_err(Error::model)
 }
 
 pub(super) fn matrix_type(

@@ -255,7 +255,6 @@ impl<'a> Assigner<'a> {
         let memories = Memories::new(devices, &limits);
         let mut pinned: Vec<Vec<Pin>> = Vec::new();
         for graph in &plain {
-            // Pins by id mean one graph; with several it is not known which.
             pinned.push(match plain.len() {
                 1 => pins::all(graph, devices, options)?,
                 _ => options.named_pins.resolve(graph, devices)?.0,
@@ -345,8 +344,10 @@ impl<'a> Assigner<'a> {
 
     fn options_for_all(&self) -> PlanOptions {
         let mut options = self.options.clone();
+        // Tensors by id mean one graph; with several it is not known which.
         if self.graphs.len() > 1 {
             options.pins.clear();
+            options.observed.clear();
         }
         options
     }

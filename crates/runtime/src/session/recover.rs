@@ -100,6 +100,9 @@ fn without_device(options: &mut PlanOptions, index: usize, name: &str) {
     if index < options.limits.devices.len() {
         options.limits.devices.remove(index);
     }
+    if index < options.rates.len() {
+        options.rates.remove(index);
+    }
     let mut pins = Pins::new();
     for pin in options.named_pins.iter() {
         let mut pin = pin.clone();
@@ -221,6 +224,7 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DeviceRates;
     use crate::plan::{MemoryLimits, NamedPin};
 
     #[test]
@@ -229,8 +233,10 @@ mod tests {
             let pattern = pattern.to_owned();
             NamedPin { pattern, device }
         };
+        let rates = |op_overhead_ns| DeviceRates { op_overhead_ns, ..DeviceRates::UNLIMITED };
         let mut options = PlanOptions {
             limits: MemoryLimits { devices: vec![Some(1), Some(2), Some(3)], spill: true },
+            rates: [1.0, 2.0, 3.0].map(rates).to_vec(),
             ..PlanOptions::default()
         };
         options.named_pins.add(named("a", DeviceSelector::Index(0)));
@@ -239,6 +245,7 @@ mod tests {
         options.named_pins.add(named("d", DeviceSelector::Name("lost".to_owned())));
         without_device(&mut options, 1, "Lost");
         assert_eq!(options.limits.devices, [Some(1), Some(3)]);
+        assert_eq!(options.rates, [rates(1.0), rates(3.0)]);
         let left: Vec<NamedPin> = options.named_pins.iter().cloned().collect();
         let expected = [named("a", DeviceSelector::Index(0)), named("c", DeviceSelector::Index(1))];
         assert_eq!(left, expected);
