@@ -16,8 +16,8 @@ use tensoryard_formats::whisper::{WhisperCheckpoint, WhisperConfig};
 use tensoryard_graph::{DType, Graph};
 use tensoryard_runtime::plan::assign;
 use tensoryard_runtime::{
-    AbortSignal, Assignment, Input, PlanDevice, PlanOptions, RunError, Selected, Session,
-    SessionOptions, WeightError, Weights,
+    AbortSignal, Input, PlanDevice, RunError, Selected, Session, SessionOptions, WeightError,
+    Weights,
 };
 
 use super::config::GraphConfig;
@@ -27,7 +27,7 @@ use super::encoder::{AudioOutput, FEATURES, MEL, encoder_graph};
 use super::extras::open_checkpoint;
 use super::graphs::{graph_config, graphs};
 use super::rules::SuppressionLists;
-use super::weights::CheckpointWeights;
+use super::weights::{CheckpointWeights, FileWeights};
 use crate::Error;
 use crate::tokenizer::Tokenizer;
 
@@ -63,8 +63,8 @@ pub struct WhisperModel {
     mel: LogMel,
     weights: Arc<Weights>,
     devices: Vec<Selected>,
-    encoder: Arc<Graph>,
-    decoder: Arc<Graph>,
+    /// The encoder, then decoders at the sizes that need the most memory.
+    graphs: Vec<Arc<Graph>>,
     session: SessionOptions,
 }
 
@@ -95,10 +95,16 @@ impl WhisperModel {
     ) -> Result<Self, Error> {
         let open = OpenOptions::new().mmap(options.mmap);
         let checkpoint = open_checkpoint(path.as_ref(), open)?;
-        Self::from_checkpoint(&checkpoint, devices, options, progress)
+        let mut model = Self::from_checkpoint(&checkpoint, devices, options, progress)?;
+        if model.session.weight_source.is_none() {
+            let source = FileWeights::new(path.as_ref(), open, model.config.matrix);
+            model.session.weight_source = Some(Arc::new(source));
+        }
+        Ok(model)
     }
 
-    /// As [`WhisperModel::load`], from an opened checkpoint.
+    /// As [`WhisperModel::load`], from an opened checkpoint. Weights that are lost with a device
+    /// can be had again only if the options name a source.
     ///
     /// # Errors
     /// As [`WhisperModel::load`].
@@ -113,13 +119,17 @@ impl WhisperModel {
             return Err(Error::InvalidOption { name: "devices", reason });
         }
         let config = graph_config(checkpoint, options)?;
-        let encoder = encoder_graph(&config, AudioOutput::State).map_err(Error::model)?;
-        let shape = DecoderShape::new(&config, 0, 1, 1);
-        let decoder = decoder_graph(&config, shape).map_err(Error::model)?;
+        let graphs = graphs(&config).map_err(Error::model)?;
+        let graphs: Vec<Arc<Graph>> = graphs.into_iter().map(|graph| graph.graph).collect();
+        let plan_devices: Vec<PlanDevice> =
+            devices.iter().map(|selected| PlanDevice::new(&selected.device)).collect();
+        let shared: Vec<&Arc<Graph>> = graphs.iter().collect();
+        let assignment =
+            assign(&shared, &plan_devices, &options.session.plan).map_err(Error::model)?;
         let source = CheckpointWeights { checkpoint, matrix: config.matrix };
-        let assignment = assign_weights(&config, devices, &options.session.plan)?;
-        let weights = Weights::load(&source, &[&encoder, &decoder], &assignment, progress)
-            .map_err(|error| match error {
+        let plain: Vec<&Graph> = graphs.iter().map(|graph| &**graph).collect();
+        let weights =
+            Weights::load(&source, &plain, &assignment, progress).map_err(|error| match error {
                 WeightError::Cancelled => Error::Stopped,
                 other => Error::model(other),
             })?;
@@ -138,8 +148,7 @@ impl WhisperModel {
             mel: LogMel::new(filters).map_err(Error::model)?,
             weights: Arc::new(weights),
             devices: devices.to_vec(),
-            encoder: Arc::new(encoder),
-            decoder: Arc::new(decoder),
+            graphs,
             session: options.session.clone(),
         })
     }
@@ -169,12 +178,16 @@ impl WhisperModel {
         &self.mel
     }
 
+    fn encoder(&self) -> &Arc<Graph> {
+        &self.graphs[0]
+    }
+
     /// Opens a session with caches and compute memory of its own.
     ///
     /// # Errors
     /// A device that cannot be opened; memory that cannot be had.
     pub fn session(self: &Arc<Self>) -> Result<WhisperSession, Error> {
-        let graphs = [&self.encoder, &self.decoder];
+        let graphs: Vec<&Arc<Graph>> = self.graphs.iter().collect();
         let weights = Arc::clone(&self.weights);
         let session = Session::open(&self.devices, weights, &graphs, self.session.clone())
             .map_err(Error::model)?;
@@ -186,19 +199,6 @@ impl WhisperModel {
             timings: Timings::default(),
         })
     }
-}
-
-/// Where the weights go, so that the largest graphs have room to compute.
-fn assign_weights(
-    config: &GraphConfig,
-    devices: &[Selected],
-    options: &PlanOptions,
-) -> Result<Assignment, Error> {
-    let devices: Vec<PlanDevice> =
-        devices.iter().map(|selected| PlanDevice::new(&selected.device)).collect();
-    let largest = graphs(config).map_err(Error::model)?;
-    let largest: Vec<&Arc<Graph>> = largest.iter().map(|model| &model.graph).collect();
-    assign(&largest, &devices, options).map_err(Error::model)
 }
 
 pub(super) fn matrix_type(
@@ -273,7 +273,7 @@ impl WhisperSession {
 
     /// The graph that encodes a window.
     pub fn encoder_graph(&self) -> &Arc<Graph> {
-        &self.model.encoder
+        self.model.encoder()
     }
 
     /// Encodes a window and returns the audio features, f32 `[n_audio_state, 1500]`.
@@ -326,7 +326,7 @@ impl SpeechModel for WhisperSession {
     fn encode(&mut self, mel: &[f32]) -> Result<(), Error> {
         self.check_mel(mel)?;
         let start = Instant::now();
-        let graph = Arc::clone(&self.model.encoder);
+        let graph = Arc::clone(self.model.encoder());
         // A window that was stopped left its caches half written; this one writes before it reads.
         self.session.forget_state();
         self.session.run(&graph, &[Input::f32(MEL, mel)]).map_err(run_error)?;

@@ -1,17 +1,59 @@
 //! A Whisper checkpoint as a source of weights for the runtime.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
-use tensoryard_formats::FileData;
 use tensoryard_formats::whisper::WhisperCheckpoint;
+use tensoryard_formats::{FileData, OpenOptions};
 use tensoryard_graph::{DType, Layout};
 use tensoryard_runtime::{SharedBytes, WeightSource};
+
+use super::extras::open_checkpoint;
 
 /// Gives each tensor in the type that the graphs ask for: matrices in one type, vectors as f32.
 pub(super) struct CheckpointWeights<'a> {
     pub(super) checkpoint: &'a WhisperCheckpoint,
     pub(super) matrix: DType,
+}
+
+/// The weights of a file that is opened again when somebody asks for them: a device that fails
+/// takes its weights with it.
+pub(super) struct FileWeights {
+    path: PathBuf,
+    open: OpenOptions,
+    matrix: DType,
+    checkpoint: OnceLock<Result<WhisperCheckpoint, String>>,
+}
+
+impl FileWeights {
+    pub(super) fn new(path: &Path, open: OpenOptions, matrix: DType) -> Self {
+        Self { path: path.to_owned(), open, matrix, checkpoint: OnceLock::new() }
+    }
+
+    fn weights(&self) -> Result<CheckpointWeights<'_>, String> {
+        let opened = self.checkpoint.get_or_init(|| {
+            open_checkpoint(&self.path, self.open).map_err(|error| error.to_string())
+        });
+        let checkpoint = opened.as_ref().map_err(Clone::clone)?;
+        Ok(CheckpointWeights { checkpoint, matrix: self.matrix })
+    }
+}
+
+impl WeightSource for FileWeights {
+    fn layout(&self, name: &str) -> Option<Layout> {
+        self.weights().ok()?.layout(name)
+    }
+
+    fn read(&self, name: &str) -> Result<SharedBytes, String> {
+        self.weights()?.read(name)
+    }
+
+    fn release(&self, name: &str) {
+        if let Ok(weights) = self.weights() {
+            weights.release(name);
+        }
+    }
 }
 
 /// Bytes of a tensor inside a mapped file.
