@@ -38,11 +38,10 @@ struct PoolState {
     sizes: Vec<usize>,
 }
 
-/// What memory a root has.
+/// What memory a root holds; its slot says where.
 #[derive(Debug, Clone, Copy)]
 struct Home {
-    block: Block,
-    pool: usize,
+    pool: u32,
     /// It was computed, in memory that others may have later.
     reusable: bool,
 }
@@ -200,15 +199,14 @@ impl Allocator<'_> {
     }
 
     /// Memory for a tensor of the graph.
-    fn take(&mut self, pool: usize, id: TensorId, apart: bool) -> Result<Home, PlanError> {
+    fn take(&mut self, pool: usize, id: TensorId, apart: bool) -> Result<Block, PlanError> {
         let bytes = self.size(pool, id)?;
         let state = &mut self.pools[pool];
-        let block = if apart {
+        Ok(if apart {
             state.staged.take_apart(bytes, &mut self.n_chunks)
         } else {
             state.shared.take(bytes, &mut self.n_chunks)
-        };
-        Ok(Home { block, pool, reusable: false })
+        })
     }
 
     fn is_staged(&self, root: TensorId) -> bool {
@@ -225,16 +223,16 @@ impl Allocator<'_> {
             }
             let pool = memory[leaf].and_then(|kind| self.pool_of_kind[kind.index()]);
             if let Some(pool) = pool {
-                let home = self.take(pool, leaf, self.is_staged(leaf))?;
-                self.slots[leaf] = Slot::Fresh(place(home.block));
-                self.homes[leaf] = Some(home);
+                let block = self.take(pool, leaf, self.is_staged(leaf))?;
+                self.slots[leaf] = Slot::Fresh(place(block));
+                self.homes[leaf] = Some(Home::new(pool, false));
             }
         }
         for (index, arrival) in self.splits.arrivals.iter().enumerate() {
             if arrival.kept {
                 let pool = self.pool_of_device[arrival.device.0];
-                let home = self.take(pool, arrival.tensor, self.staged.is_some())?;
-                self.arrivals[index] = Some(home.block);
+                let block = self.take(pool, arrival.tensor, self.staged.is_some())?;
+                self.arrivals[index] = Some(block);
             }
         }
         Ok(())
@@ -264,8 +262,8 @@ impl Allocator<'_> {
                 let arrival = &splits.arrivals[index.0];
                 if self.arrivals[index.0].is_none() {
                     let pool = self.pool_of_device[arrival.device.0];
-                    let home = self.take(pool, arrival.tensor, self.staged.is_some())?;
-                    self.arrivals[index.0] = Some(home.block);
+                    let block = self.take(pool, arrival.tensor, self.staged.is_some())?;
+                    self.arrivals[index.0] = Some(block);
                 }
             }
             for at in range.clone() {
@@ -300,9 +298,12 @@ impl Allocator<'_> {
         if let Some(&root) = ids.get(value) {
             // Memory that was taken over ends with its new owner.
             if let Some(home) = self.homes[root].take()
+                && let Slot::Fresh(place) | Slot::Reuses { place, .. } = self.slots[root]
                 && !self.is_staged(root)
             {
-                self.pools[home.pool].shared.give_back(home.block);
+                let Place { chunk, offset_bytes: offset, bytes } = place;
+                let shared = &mut self.pools[home.pool as usize].shared;
+                shared.give_back(Block { chunk, offset, bytes });
             }
             return;
         }
@@ -321,22 +322,21 @@ impl Allocator<'_> {
     fn place_result(&mut self, at: usize, dst: TensorId) -> Result<(), PlanError> {
         let device = self.selected.operations.entries[at].device;
         let apart = self.is_staged(dst);
-        if !apart && let Some((parent, home)) = self.parent_to_reuse(at, dst) {
-            self.homes[parent] = None;
-            self.slots[dst] = Slot::Reuses { parent, place: place(home.block) };
-            self.homes[dst] = Some(home);
+        if !apart && let Some((parent, place)) = self.parent_to_reuse(at, dst) {
+            self.homes[dst] = self.homes[parent].take();
+            self.slots[dst] = Slot::Reuses { parent, place };
             return Ok(());
         }
         let pool = self.pool_of_device[device.0];
-        let home = Home { reusable: !apart, ..self.take(pool, dst, apart)? };
-        self.slots[dst] = Slot::Fresh(place(home.block));
-        self.homes[dst] = Some(home);
+        let block = self.take(pool, dst, apart)?;
+        self.slots[dst] = Slot::Fresh(place(block));
+        self.homes[dst] = Some(Home::new(pool, !apart));
         Ok(())
     }
 
     /// A source whose memory the result may take over: the op allows it, layouts are equal,
     /// this is the last reader through any view, and it is neither a leaf nor an output.
-    fn parent_to_reuse(&self, at: usize, dst: TensorId) -> Option<(TensorId, Home)> {
+    fn parent_to_reuse(&self, at: usize, dst: TensorId) -> Option<(TensorId, Place)> {
         let graph = self.facts.graph;
         let operations = &self.selected.operations;
         let entry = &operations.entries[at];
@@ -358,11 +358,18 @@ impl Allocator<'_> {
             });
             let fits = self.last_use[parent.index()] == at as u32
                 && home.reusable
-                && home.pool == pool
+                && home.pool as usize == pool
                 && graph.layout_class(parent) == graph.layout_class(dst)
                 && graph.root(parent) == parent
                 && no_other_view;
-            fits.then_some((parent, home))
+            match self.slots[parent] {
+                Slot::Fresh(place) | Slot::Reuses { place, .. } if fits => Some((parent, place)),
+                Slot::Fresh(_)
+                | Slot::Reuses { .. }
+                | Slot::None
+                | Slot::External
+                | Slot::Within { .. } => None,
+            }
         })
     }
 
@@ -391,6 +398,12 @@ impl Allocator<'_> {
             arrivals: self.arrivals.into_iter().flatten().map(place).collect(),
             temporaries: self.temporaries.into_iter().map(place).collect(),
         }
+    }
+}
+
+impl Home {
+    fn new(pool: usize, reusable: bool) -> Self {
+        Self { pool: u32::try_from(pool).unwrap_or(u32::MAX), reusable }
     }
 }
 
