@@ -13,6 +13,7 @@
 //! under short names, for programs that build graphs of their own. With the
 //! feature `download`, `hub` fetches models by name.
 
+pub mod compare;
 mod convert;
 pub mod devices;
 #[cfg(feature = "download")]

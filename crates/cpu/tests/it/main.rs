@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that fails here has found its fault")]
 
 mod abort;
+mod compare;
 mod conformance;
 mod device;
 mod memory;

@@ -1,7 +1,9 @@
 //! Running plans: state, workspace, inputs and the order of copies and programs.
 
 mod bind;
+mod compare;
 mod copy;
+mod graph_data;
 mod observe;
 mod output;
 mod route;
@@ -10,6 +12,10 @@ mod state;
 mod ticket;
 mod workspace;
 
+pub use compare::{
+    CompareError, CompareOptions, CompareReport, Distance, Feed, NodeDistance, NodePair, compare,
+};
+pub use graph_data::GraphData;
 pub use observe::{Observer, Seen, SplitTiming};
 pub use output::read_output;
 pub(crate) use output::read_output_of;

@@ -28,6 +28,13 @@ pub struct TensorKey(usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BufferKey(usize);
 
+impl BufferKey {
+    /// Position among [`Tensors::buffers`].
+    pub fn number(self) -> usize {
+        self.0
+    }
+}
+
 /// Where a tensor lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TensorPlace {

@@ -9,6 +9,7 @@ mod buffers;
 mod calibrate;
 mod cases;
 mod cases_plan;
+mod compare;
 mod cost;
 mod greedy;
 mod limits;
