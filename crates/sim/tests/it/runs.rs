@@ -1,14 +1,16 @@
 //! Runs of plans on devices that work at once: orders that races would break.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tensoryard_conformance::data::MemoryWeights;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind};
+use tensoryard_graph::{DType, Graph, GraphBuilder, Layout, OpKind, Shape};
 use tensoryard_runtime::plan::Pin;
 use tensoryard_runtime::{
-    AbortSignal, Device, DeviceError, DeviceIndex, Input, PlanOptions, RunError,
+    AbortSignal, Device, DeviceError, DeviceIndex, Input, PlanOptions, RunError, Selected, Session,
+    SessionOptions, Weights,
 };
 use tensoryard_sim::{Shares, SimOptions};
 
@@ -265,6 +267,69 @@ fn weights_in_host_memory_are_read_where_they_lie() {
         assert_eq!(plan.arrivals.len(), if reads_host { 0 } else { 2 });
         bench.run(&plan, &[Input::f32("x", &[1.0; 8])]).unwrap();
         assert_eq!(bench.output(&plan, "y").unwrap(), [1.5; 8]);
+    }
+}
+
+#[test]
+fn packed_weights_of_the_host_are_read_where_they_lie() {
+    let graph = build(|g| {
+        let x = g.input("x", DType::F32, [3, 1]);
+        let w = g.weight("w", DType::F32, [3, 2]);
+        w.mul_mat(x).named("y").output("y");
+    });
+    let mut source = MemoryWeights::default();
+    let shape = Shape::new(&[3, 2]).unwrap();
+    let layout = Layout::contiguous(DType::F32, shape).unwrap();
+    let bytes = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0].iter().flat_map(|w| w.to_ne_bytes()).collect();
+    source.insert("w", layout, bytes);
+    for reads_host in [false, true] {
+        let options = SimOptions { reads_host, ..jittery("A") };
+        let devices: Vec<Arc<dyn Device>> = vec![driver().device(options).unwrap(), cpu()];
+        let mut bench = Bench::open(&graph, &devices, &source, 1, 1);
+        assert_eq!(bench.weights.sizes()[0].0, "CPU_Packed");
+        let plan = bench.plan(&graph, &pins(&graph, &[("y", 0)]));
+        assert_eq!(plan.arrivals.len(), if reads_host { 0 } else { 2 });
+        bench.run(&plan, &[Input::f32("x", &[1.0, 10.0, 100.0])]).unwrap();
+        assert_eq!(bench.output(&plan, "y").unwrap(), [321.0, 654.0]);
+    }
+}
+
+#[test]
+fn overlapping_runs_do_not_mix() {
+    // A makes a part of y from x, B the rest; both work at once on different runs.
+    let graph = build(|g| {
+        let x = g.input("x", DType::F32, [64]);
+        let sum = g.state("sum", DType::F32, [64]);
+        let far = x.unary(UnaryKind::Relu).scale(3.0, 0.0).named("far");
+        let next = far.add(sum).named("next").copy_into(sum).named("write");
+        next.scale(1.0, 1.0).named("y").output("y");
+    });
+    for overlapping_runs in 1..=4 {
+        let driver = driver();
+        let lacking = SimOptions {
+            ops: OpKind::ALL.iter().copied().filter(|op| *op != OpKind::Binary).collect(),
+            ..jittery("A")
+        };
+        let devices: Vec<Arc<dyn Device>> =
+            vec![driver.device(lacking).unwrap(), driver.device(jittery("B")).unwrap()];
+        let selected: Vec<Selected> = devices.into_iter().map(Selected::new).collect();
+        let options = SessionOptions { overlapping_runs, ..SessionOptions::default() };
+        let weights = Arc::new(Weights::default());
+        let mut session = Session::open(&selected, weights, &[&graph], options).unwrap();
+        let mut sum = 0.0;
+        let mut submitted = VecDeque::new();
+        for round in 0..24u8 {
+            let x = [f32::from(round); 64];
+            sum += 3.0 * f32::from(round);
+            let run = session.submit(&graph, &[Input::f32("x", &x)]).unwrap();
+            submitted.push_back((sum + 1.0, run));
+            if submitted.len() < overlapping_runs {
+                continue;
+            }
+            let (expected, run) = submitted.pop_front().unwrap();
+            let outputs = session.results(&run).unwrap();
+            assert_eq!(outputs.f32("y").unwrap(), [expected; 64], "{overlapping_runs} at once");
+        }
     }
 }
 
