@@ -19,6 +19,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tensoryard-cpu", DEVICE),
     ("tensoryard-gpu", DEVICE),
     ("tensoryard-sim", DEVICE),
+    ("tensoryard-dynamic", DEVICE),
+    ("tensoryard-sample-driver", &[]),
     ("tensoryard-conformance", DEVICE),
     ("tensoryard-audio", &[]),
     (
@@ -41,6 +43,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "tensoryard-cpu",
             "tensoryard-gpu",
             "tensoryard-sim",
+            "tensoryard-dynamic",
             "tensoryard-audio",
             "tensoryard-models",
         ],

@@ -353,6 +353,11 @@ impl AbortSignal {
         self.0.store(false, Ordering::Relaxed);
     }
 
+    /// The flag behind the signal, for devices that pass it on.
+    pub fn flag(&self) -> &AtomicBool {
+        &self.0
+    }
+
     /// Whether the signal was given.
     pub fn is_aborted(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -96,6 +96,14 @@ pub enum MemoryError {
         /// Why.
         reason: String,
     },
+    /// The device that has the memory did not do what it was asked.
+    #[error("{buffer_type}: {reason}")]
+    Failed {
+        /// Name of the buffer type.
+        buffer_type: String,
+        /// What it said.
+        reason: String,
+    },
     /// Buffers of several kinds where one is wanted.
     #[error("a {found} buffer among buffers of {wanted}")]
     MixedBuffers {
@@ -171,6 +179,14 @@ pub enum DeviceError {
         /// What it said.
         message: String,
     },
+    /// The device did not do what it was asked, and goes on; the values of the run are lost.
+    #[error("{device}: {reason}")]
+    Failed {
+        /// Name of the device.
+        device: String,
+        /// What it said.
+        reason: String,
+    },
     /// A program of another device, or of another kind.
     #[error("{device}: the program was compiled by another device")]
     ForeignProgram {
@@ -202,7 +218,8 @@ impl MemoryError {
         match self {
             MemoryError::Allocation { .. }
             | MemoryError::NoRoom { .. }
-            | MemoryError::Lost { .. } => true,
+            | MemoryError::Lost { .. }
+            | MemoryError::Failed { .. } => true,
             MemoryError::TooLarge { .. }
             | MemoryError::OutOfRange { .. }
             | MemoryError::ReadOnly
@@ -227,6 +244,7 @@ impl DeviceError {
             | DeviceError::Compile { .. }
             | DeviceError::Value { .. }
             | DeviceError::Panicked { .. }
+            | DeviceError::Failed { .. }
             | DeviceError::ForeignProgram { .. }
             | DeviceError::Cancelled => None,
         }
@@ -242,6 +260,7 @@ impl DeviceError {
             | DeviceError::Compile { .. }
             | DeviceError::Value { .. }
             | DeviceError::Panicked { .. }
+            | DeviceError::Failed { .. }
             | DeviceError::ForeignProgram { .. } => 2,
             DeviceError::Cancelled => 3,
         }
