@@ -12,6 +12,8 @@ CPU:0  [..]
   features    [..]
   speed       not measured; --calibrate does
   parameters  threads: a number, 0 for automatic
+SIM  makes devices on request
+...
 ",
     );
 }
@@ -51,6 +53,8 @@ CPU:0  [..]
   other       [..]flop/s, [..]B/s of memory, [..] an op, [..] a split
   transfers   [..]B/s in, [..]B/s out, [..] at least
   parameters  threads: a number, 0 for automatic
+SIM  makes devices on request
+...
 ",
     );
 }

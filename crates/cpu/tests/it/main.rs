@@ -6,4 +6,5 @@ mod abort;
 mod compare;
 mod conformance;
 mod device;
+mod limits;
 mod memory;

@@ -19,7 +19,7 @@ use self::recover::Journal;
 use crate::exec::{
     self, Input, Observer, RunCounters, RunOptions, SplitTiming, State, Ticket, Workspace,
 };
-use crate::plan::{NamedPin, assign_around};
+use crate::plan::{MemoryLimits, NamedPin, assign_around};
 use crate::registry::Selected;
 use crate::{
     AbortSignal, Backend, Plan, PlanDevice, PlanError, PlanOptions, RunError, WeightSource,
@@ -127,7 +127,10 @@ impl Session {
         }
         let devices: Vec<PlanDevice> =
             devices.iter().map(|selected| PlanDevice::new(&selected.device)).collect();
-        let state = create_state(graphs, &devices, &weights, &options.plan)?;
+        // Plans made later must not exceed what was free when the session began.
+        let mut options = options;
+        let (state, limits) = create_state(graphs, &devices, &weights, &options.plan)?;
+        options.plan.limits = limits;
         let journal = Journal::new(options.on_failure == FailurePolicy::Replan, devices.len());
         Ok(Self {
             devices,
@@ -438,14 +441,15 @@ fn wanted(graph: &Graph, observer: &mut dyn Observer) -> Vec<TensorId> {
     nodes.filter(|&id| observer.wants(graph, id)).collect()
 }
 
-/// State where planning wants it, around weights that are loaded.
+/// State where planning wants it, around weights that are loaded, and the limits of memory that
+/// it was planned for.
 fn create_state(
     graphs: &[&Arc<Graph>],
     devices: &[PlanDevice],
     weights: &Weights,
     options: &PlanOptions,
-) -> Result<State, RunError> {
+) -> Result<(State, MemoryLimits), RunError> {
     let assignment = assign_around(graphs, devices, Some(weights), options)?;
     let graphs: Vec<&Graph> = graphs.iter().map(|graph| &***graph).collect();
-    State::create(&graphs, &assignment)
+    Ok((State::create(&graphs, &assignment)?, assignment.limits().clone()))
 }

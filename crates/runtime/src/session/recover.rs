@@ -170,7 +170,8 @@ impl Session {
         self.workspace = Workspace::with_copies(self.options.overlapping_runs);
         self.restore_weights(&error)?;
         let graphs: Vec<&Arc<Graph>> = self.graphs.iter().collect();
-        self.state = create_state(&graphs, &self.devices, &self.weights, &self.options.plan)?;
+        let options = &self.options.plan;
+        (self.state, _) = create_state(&graphs, &self.devices, &self.weights, options)?;
         self.journal.is_behind = true;
         let repeated_runs = self.journal.entries.len();
         self.recoveries.push(Recovery { device, error, repeated_runs });

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::{DType, Graph};
 use tensoryard_runtime::plan::MemoryLimits;
-use tensoryard_runtime::{DeviceIndex, PlanError};
+use tensoryard_runtime::{
+    DeviceIndex, PlanError, RunError, Selected, Session, SessionOptions, Weights,
+};
 
 use crate::policy::{build, devices, draft_on, options};
 use crate::support::full;
@@ -101,4 +103,32 @@ fn several_chunks_of_one_kind_add_up() {
     assert!(blueprint.memory.chunks.len() > 1);
     let uses = blueprint.memory_use(&MemoryLimits::default());
     assert_eq!(uses[0].compute, 64 * blueprint.memory.chunks.len());
+}
+
+#[test]
+fn a_session_refuses_graphs_beyond_what_was_free_when_it_began() {
+    let make = |rows: usize| {
+        build(|g| {
+            let x = g.input("x", DType::F32, [16, rows]);
+            x.scale(2.0, 0.0).add(x).output("y");
+        })
+    };
+    let given = ReferenceOptions { memory_bytes: 4096, ..full("A") };
+    let device = Selected::new(given.build());
+    let open = |graph: &Arc<Graph>| {
+        let options = SessionOptions::default();
+        Session::open(
+            std::slice::from_ref(&device),
+            Arc::new(Weights::default()),
+            &[graph],
+            options,
+        )
+    };
+    let (small, large) = (make(8), make(80));
+    let mut session = open(&small).unwrap();
+    assert!(session.plan(&small).is_ok());
+    let error = session.plan(&large).unwrap_err();
+    assert!(matches!(error, RunError::Plan(PlanError::DoesNotFit { limit: 4096, .. })), "{error}");
+    let error = open(&large).unwrap_err();
+    assert!(matches!(error, RunError::Plan(PlanError::DoesNotFit { .. })), "{error}");
 }
