@@ -542,6 +542,7 @@ impl RunError {
             RunError::Device(error) | RunError::Plan(PlanError::Device(error)) => {
                 error.failed_device()
             }
+            RunError::Memory(MemoryError::Lost { device }) => Some(device),
             RunError::MissingInput(_)
             | RunError::UnknownInput(_)
             | RunError::InputSize { .. }

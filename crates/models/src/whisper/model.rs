@@ -284,8 +284,9 @@ impl WhisperSession {
         self.check_mel(mel)?;
         let graph = encoder_graph(&self.model.config, AudioOutput::Features);
         let graph = Arc::new(graph.map_err(Error::model)?);
-        let outputs = self.session.run(&graph, &[Input::f32(MEL, mel)]).map_err(run_error)?;
-        outputs.f32(FEATURES).map_err(run_error)
+        let inputs = [Input::f32(MEL, mel)];
+        let features = self.session.run_reading(&graph, &inputs, |outputs| outputs.f32(FEATURES));
+        features.map_err(run_error)
     }
 
     fn check_mel(&self, mel: &[f32]) -> Result<(), Error> {
@@ -372,8 +373,9 @@ impl SpeechModel for WhisperSession {
             Input::f32(MASK, &self.mask),
             Input::i32(ROWS, &rows),
         ];
-        let outputs = self.session.run(&graph, &inputs).map_err(run_error)?;
-        outputs.read_f32(LOGITS, logits).map_err(run_error)?;
+        let read =
+            self.session.run_reading(&graph, &inputs, |outputs| outputs.read_f32(LOGITS, logits));
+        read.map_err(run_error)?;
         self.timings.decoder_runs += 1;
         self.timings.decoder += start.elapsed();
         Ok(())

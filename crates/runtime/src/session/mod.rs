@@ -294,6 +294,40 @@ impl Session {
         self.run_watched(graph, inputs, None, None)
     }
 
+    /// As [`Session::run`], and reads the outputs before the run counts as done: a device that
+    /// fails before they are read is gone on without, too. `read` may be called again then.
+    ///
+    /// # Errors
+    /// As [`Session::run`], and what `read` returns.
+    pub fn run_reading<T>(
+        &mut self,
+        graph: &Arc<Graph>,
+        inputs: &[Input<'_>],
+        mut read: impl FnMut(&Outputs<'_>) -> Result<T, RunError>,
+    ) -> Result<T, RunError> {
+        loop {
+            let outcome = self.catch_up().and_then(|()| self.attempt(graph, inputs));
+            let outcome = outcome.and_then(|plan| {
+                let outputs = Outputs { plan: Arc::clone(&plan), mark: None, session: self };
+                Ok((read(&outputs)?, plan))
+            });
+            match outcome {
+                Ok((values, plan)) => {
+                    self.note(&plan, graph, inputs);
+                    return Ok(values);
+                }
+                Err(error) => self.go_on_without(error)?,
+            }
+        }
+    }
+
+    fn attempt(&mut self, graph: &Arc<Graph>, inputs: &[Input<'_>]) -> Result<Arc<Plan>, RunError> {
+        let mut options = RunOptions { abort: self.abort.clone(), ..RunOptions::default() };
+        let (plan, ticket) = self.start(graph, &[], inputs, &mut options)?;
+        ticket.wait()?;
+        Ok(plan)
+    }
+
     /// As [`Session::run`], and shows nodes to an observer as they are computed. A run that is
     /// repeated because a device failed is shown again.
     ///

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tensoryard_graph::Graph;
 
 use super::{Session, create_state};
-use crate::exec::{Input, RunOptions, Workspace};
+use crate::exec::{Input, Workspace};
 use crate::plan::{DeviceSelector, Pins, assign};
 use crate::{DeviceError, Plan, PlanOptions, RunError, WeightError, Weights};
 
@@ -214,8 +214,7 @@ impl Session {
             let entry = Arc::clone(&self.journal.entries[number]);
             let inputs: Vec<Input<'_>> =
                 entry.inputs.iter().map(|(name, bytes)| Input { name, bytes }).collect();
-            let mut options = RunOptions { abort: self.abort.clone(), ..RunOptions::default() };
-            self.start(&entry.graph, &[], &inputs, &mut options)?.1.wait()?;
+            self.attempt(&entry.graph, &inputs)?;
         }
         self.journal.is_behind = false;
         Ok(())

@@ -10,4 +10,6 @@ mod queue;
 mod random;
 mod runs;
 mod support;
+mod survive;
 mod time;
+mod unchanged;
