@@ -49,4 +49,4 @@ pub use session::{FailurePolicy, Outputs, Recovery, Session, SessionOptions, Sub
 pub use step::{Aliasing, MatrixOp, Operand, Region, Step, StepOp};
 pub use submission::{BindingToken, Bound, Location, Reveal, Submission};
 pub use tensors::{TensorDataError, Tensors};
-pub use weights::{Weight, WeightSource, Weights};
+pub use weights::{LoadReport, Weight, WeightSource, Weights};

@@ -13,8 +13,8 @@ use tensoryard_graph::{Graph, Layout, Origin};
 
 use crate::identity::Identity;
 use crate::{
-    Assignment, Buffer, BufferType, Device, HostMemory, MemoryError, SharedBytes, Usage,
-    WeightError, host_buffer_type, same_buffer_type,
+    Assignment, Buffer, BufferType, Device, HostMemory, MemoryError, PlacedLayout, SharedBytes,
+    Usage, WeightError, host_buffer_type, same_buffer_type,
 };
 
 /// Where weights come from, commonly a model file.
@@ -27,6 +27,13 @@ pub trait WeightSource: Send + Sync {
     /// # Errors
     /// A text that says why they cannot be read.
     fn read(&self, name: &str) -> Result<SharedBytes, String>;
+
+    /// Whether [`WeightSource::read`] makes a copy, because the tensor is stored in another type or
+    /// another order of elements or bytes than asked for.
+    fn converts(&self, name: &str) -> bool {
+        _ = name;
+        false
+    }
 
     /// Tells the source that the bytes of the tensor were copied and are not needed again soon.
     fn release(&self, name: &str) {
@@ -59,9 +66,24 @@ impl Weight {
     }
 }
 
+/// What became of the tensors of a source when they were loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LoadReport {
+    /// Tensors used where they lie in the source, without a copy.
+    pub in_place: usize,
+    /// Tensors written into buffers.
+    pub placed: usize,
+    /// Those among the placed ones that the source has at an address not aligned for their
+    /// elements; otherwise they would have been used in place.
+    pub unaligned: usize,
+    /// Tensors that the source converted to another type or order of elements or bytes.
+    pub converted: usize,
+}
+
 /// Read-only tensors by name.
 #[derive(Debug, Default)]
 pub struct Weights {
+    report: LoadReport,
     tensors: HashMap<String, Weight>,
     identity: Identity,
     kinds: Vec<(Arc<dyn BufferType>, usize)>,
@@ -119,14 +141,18 @@ impl Weights {
             let unassigned = || WeightError::Unassigned { name: weight.name.clone() };
             let home = assignment.weight(&weight.name).ok_or_else(unassigned)?;
             let buffer_type = Arc::clone(&home.buffer_type);
-            if same_buffer_type(&*buffer_type, &**host_buffer_type())
-                && let Some(mapped) = map(source, &weight)?
-            {
-                done += weight.layout.data_bytes();
-                weights.tensors.insert(weight.name, mapped);
-            } else {
-                add_to_group(&mut groups, buffer_type, weight)?;
+            weights.report.converted += usize::from(source.converts(&weight.name));
+            if same_buffer_type(&*buffer_type, &**host_buffer_type()) {
+                if let Some(mapped) = map(source, &weight)? {
+                    weights.report.in_place += 1;
+                    done += weight.layout.data_bytes();
+                    weights.tensors.insert(weight.name, mapped);
+                    continue;
+                }
+                weights.report.unaligned += 1;
             }
+            weights.report.placed += 1;
+            add_to_group(&mut groups, buffer_type, weight)?;
         }
         for group in groups {
             let fail = |name: &str, error| WeightError::Memory { name: name.to_owned(), error };
@@ -138,9 +164,11 @@ impl Weights {
                     return Err(WeightError::Cancelled);
                 }
                 let bytes = read(source, &weight.name)?;
-                buffer
-                    .memory_mut()
-                    .write_tensor(*offset, &weight.layout, bytes.as_slice())
+                let (offset_bytes, layout) = (*offset, weight.layout);
+                let memory = buffer.memory_mut();
+                memory
+                    .init_tensor(&PlacedLayout { offset_bytes, layout, base: None })
+                    .and_then(|()| memory.write_tensor(*offset, &weight.layout, bytes.as_slice()))
                     .map_err(|error| fail(&weight.name, error))?;
                 drop(bytes);
                 source.release(&weight.name);
@@ -176,6 +204,11 @@ impl Weights {
             }
         }
         self.kinds.sort_by(|(a, _), (b, _)| a.name().cmp(b.name()));
+    }
+
+    /// What became of the tensors of the source.
+    pub fn report(&self) -> LoadReport {
+        self.report
     }
 
     /// The weight of a name.

@@ -49,6 +49,10 @@ impl WeightSource for FileWeights {
         self.weights()?.read(name)
     }
 
+    fn converts(&self, name: &str) -> bool {
+        self.weights().is_ok_and(|weights| weights.converts(name))
+    }
+
     fn release(&self, name: &str) {
         if let Ok(weights) = self.weights() {
             weights.release(name);
@@ -90,13 +94,19 @@ impl WeightSource for CheckpointWeights<'_> {
         let missing = || "is not in the file".to_owned();
         let tensor = self.checkpoint.tensor(name).ok_or_else(missing)?;
         let dtype = self.dtype(name).ok_or_else(missing)?;
-        let in_place = tensor.in_place().filter(|_| tensor.dtype() == dtype);
+        let in_place = tensor.in_place().filter(|_| !self.converts(name));
         let owner: Arc<dyn AsRef<[u8]> + Send + Sync> = match in_place {
             Some((data, range)) => Arc::new(InFile { data: Arc::clone(data), range }),
             None => Arc::new(tensor.to_bytes(dtype).map_err(|error| error.to_string())?),
         };
         let bytes = (*owner).as_ref().len();
         SharedBytes::new(owner, 0..bytes).map_err(|error| error.to_string())
+    }
+
+    fn converts(&self, name: &str) -> bool {
+        self.checkpoint.tensor(name).is_some_and(|tensor| {
+            tensor.in_place().is_none() || Some(tensor.dtype()) != self.dtype(name)
+        })
     }
 
     fn release(&self, name: &str) {

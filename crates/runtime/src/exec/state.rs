@@ -11,7 +11,7 @@ use tensoryard_graph::{Graph, Layout, Origin};
 
 use super::ticket::Flight;
 use crate::identity::Identity;
-use crate::{Assignment, Buffer, BufferType, Device, MemoryError, RunError, Usage};
+use crate::{Assignment, Buffer, BufferType, Device, MemoryError, PlacedLayout, RunError, Usage};
 
 /// What became of a state tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -95,6 +95,8 @@ impl State {
             let home = assignment.state(name).ok_or_else(unassigned)?;
             let bytes = home.buffer_type.tensor_bytes(&layout);
             let mut buffer = Buffer::allocate(&home.buffer_type, bytes, Usage::Any)?;
+            let placed = PlacedLayout { offset_bytes: 0, layout, base: None };
+            buffer.memory_mut().init_tensor(&placed)?;
             buffer.memory_mut().clear(0)?;
             let status = StateStatus::Committed;
             let tensor = StateTensor { buffer, layout, status };

@@ -7,10 +7,12 @@ use tensoryard_conformance::data::{MemoryWeights, encode};
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::{DType, Graph, GraphBuilder, Layout, OpKind, Shape};
 use tensoryard_runtime::{
-    Backend, BackendOptions, BufferType, Device, DeviceError, DeviceInfo, MemoryInfo, OpCase,
-    SharedBytes, Unsupported, WeightError, WeightSource, WeightUse, Weights, host_buffer_type,
+    Backend, BackendOptions, BufferType, Device, DeviceError, DeviceInfo, LoadReport, MemoryInfo,
+    OpCase, PlacedLayout, SharedBytes, Unsupported, WeightError, WeightSource, WeightUse, Weights,
+    host_buffer_type,
 };
 
+use crate::queue::DeviceKind;
 use crate::support::full;
 
 fn graph(dtype: DType) -> Graph {
@@ -126,16 +128,22 @@ impl WeightSource for Odd {
     }
 }
 
-/// A device that computes in host memory.
+/// A device that wants weights in host memory, or in memory of another kind.
 #[derive(Debug)]
 struct HostDevice {
     inner: Arc<dyn Device>,
+    kind: Arc<dyn BufferType>,
     asked: std::sync::Mutex<Vec<Vec<WeightUse>>>,
 }
 
 impl HostDevice {
     fn new() -> Self {
-        Self { inner: full("host").build(), asked: std::sync::Mutex::default() }
+        Self::of(host_buffer_type())
+    }
+
+    fn of(kind: &Arc<dyn BufferType>) -> Self {
+        let (inner, kind) = (full("host").build(), Arc::clone(kind));
+        Self { inner, kind, asked: std::sync::Mutex::default() }
     }
 }
 
@@ -158,7 +166,7 @@ impl Device for HostDevice {
 
     fn weight_buffer_type(&self, _: &Layout, uses: &[WeightUse]) -> Arc<dyn BufferType> {
         self.asked.lock().unwrap().push(uses.to_vec());
-        Arc::clone(host_buffer_type())
+        Arc::clone(&self.kind)
     }
 
     fn supports_op(&self, case: &OpCase<'_>) -> Result<(), Unsupported> {
@@ -190,9 +198,53 @@ fn bytes_of_the_source_are_used_where_they_are_aligned_and_copied_where_not() {
         assert_eq!(found, expected.bytes("table").unwrap(), "shift {shift}");
         // What was copied is given back to the source; what is used in place is not.
         let copied = usize::from(host.is_writable());
+        assert_eq!(copied, usize::from(shift % 4 != 0));
+        // Both tensors are shifted alike.
+        let (in_place, unaligned) = (2 * (1 - copied), 2 * copied);
+        let wanted = LoadReport { in_place, placed: unaligned, unaligned, converted: 0 };
+        assert_eq!(weights.report(), wanted, "shift {shift}");
         let released = odd.released.lock().unwrap();
         assert_eq!(released.iter().filter(|name| *name == "table").count(), copied);
     }
+}
+
+/// A source that stores its tensors in another byte order.
+struct Swapped(MemoryWeights);
+
+impl WeightSource for Swapped {
+    fn layout(&self, name: &str) -> Option<Layout> {
+        self.0.layout(name)
+    }
+
+    fn read(&self, name: &str) -> Result<SharedBytes, String> {
+        self.0.read(name)
+    }
+
+    fn converts(&self, _: &str) -> bool {
+        true
+    }
+}
+
+#[test]
+fn what_the_source_converts_and_what_is_placed_is_counted() {
+    let weights = load(&Swapped(source()), &HostDevice::new()).unwrap();
+    assert_eq!(weights.report().converted, 2);
+    let device = full("A").build();
+    let weights = load(&source(), &*device).unwrap();
+    assert_eq!(weights.report(), LoadReport { placed: 2, ..LoadReport::default() });
+}
+
+#[test]
+fn the_memory_is_told_of_each_weight_before_it_is_written() {
+    let kind = DeviceKind::new("told");
+    let told = Arc::clone(&kind.told);
+    load(&source(), &HostDevice::of(&(Arc::new(kind) as _))).unwrap();
+    let placed = |offset_bytes, dims: &[usize]| PlacedLayout {
+        offset_bytes,
+        layout: layout(DType::F32, dims),
+        base: None,
+    };
+    assert_eq!(*told.lock().unwrap(), [placed(0, &[4, 8]), placed(128, &[4])]);
 }
 
 #[test]
