@@ -30,18 +30,23 @@ pub enum Usage {
 #[doc(alias = "ggml_backend_buffer_type")]
 pub trait BufferType: Send + Sync + fmt::Debug {
     /// Name, unique among the buffer types of a process.
+    #[doc(alias = "ggml_backend_buft_name")]
     fn name(&self) -> &str;
 
     /// Alignment in bytes of every tensor in a buffer of this type; a power of two.
+    #[doc(alias = "ggml_backend_buft_get_alignment")]
     fn alignment(&self) -> usize;
 
     /// Size in bytes of the largest possible buffer.
+    #[doc(alias = "ggml_backend_buft_get_max_size")]
     fn max_size(&self) -> usize;
 
     /// Bytes that a tensor takes, padding included; never below its own size.
+    #[doc(alias = "ggml_backend_buft_get_alloc_size")]
     fn tensor_bytes(&self, layout: &Layout) -> usize;
 
     /// Whether buffers are plain host memory with tensors in their usual form.
+    #[doc(alias = "ggml_backend_buft_is_host")]
     fn is_host(&self) -> bool;
 
     /// Whether a part of a tensor can be looked at where it lies. Types that convert tensors
@@ -54,6 +59,7 @@ pub trait BufferType: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// No memory: the error names the size.
+    #[doc(alias = "ggml_backend_buft_alloc_buffer")]
     fn allocate(&self, size: usize) -> Result<Box<dyn Memory>, MemoryError>;
 }
 
@@ -214,7 +220,6 @@ impl Buffer {
     ///
     /// # Errors
     /// No memory, or more than the largest buffer of the type.
-    #[doc(alias = "ggml_backend_buft_alloc_buffer")]
     pub fn allocate(
         buffer_type: &Arc<dyn BufferType>,
         size: usize,

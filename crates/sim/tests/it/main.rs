@@ -11,5 +11,6 @@ mod random;
 mod runs;
 mod support;
 mod survive;
+mod tensors;
 mod time;
 mod unchanged;
