@@ -117,9 +117,21 @@ impl SpeechModel {
         options: &ModelOptions,
         progress: impl FnMut(usize, usize) -> bool,
     ) -> Result<Self, SpeechError> {
-        let devices = options.select()?;
-        let mel_threads = mel_threads(&devices);
-        let model = WhisperModel::load(path, &devices, &options.load, progress)?;
+        Self::load_on(path, &options.select()?, &options.load, progress)
+    }
+
+    /// As [`SpeechModel::load_with`], on devices that the caller has.
+    ///
+    /// # Errors
+    /// As [`SpeechModel::load`].
+    pub fn load_on(
+        path: impl AsRef<Path>,
+        devices: &[Selected],
+        options: &LoadOptions,
+        progress: impl FnMut(usize, usize) -> bool,
+    ) -> Result<Self, SpeechError> {
+        let mel_threads = mel_threads(devices);
+        let model = WhisperModel::load(path, devices, options, progress)?;
         Ok(Self { whisper: Arc::new(model), mel_threads })
     }
 
