@@ -1,7 +1,7 @@
 //! Random graphs on two to four simulated devices that work at once, with random delays, in
 //! memory of their own, sometimes shared.
 //!
-//! `TENSORYARD_RANDOM_GRAPHS` sets how many, `TENSORYARD_RANDOM_SEED` runs a single seed.
+//! `TENSORYARD_SIM_GRAPHS` sets how many, `TENSORYARD_RANDOM_SEED` runs a single seed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,7 +78,7 @@ fn random_graphs_on_devices_that_work_at_once() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("TENSORYARD_RANDOM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("TENSORYARD_RANDOM_GRAPHS").unwrap_or(1000),
+        None => 0..number("TENSORYARD_SIM_GRAPHS").unwrap_or(1000),
     };
     run_seeds(seeds, random_scene).assert_ok();
 }
