@@ -7,6 +7,7 @@ use tensoryard::hub::{CacheDir, Hub};
 use tensoryard::runtime::Registry;
 
 use crate::commands::Command;
+use crate::drivers;
 use crate::interrupt::Interrupt;
 use crate::logging;
 
@@ -38,6 +39,12 @@ pub struct GlobalArgs {
     )]
     pub cache_dir: Option<PathBuf>,
 
+    /// Driver library with more devices; may be given again
+    ///
+    /// The library becomes a part of the program: load only what you trust.
+    #[arg(long = "driver", global = true, value_name = "PATH")]
+    pub drivers: Vec<PathBuf>,
+
     /// Say nothing but results and errors
     #[arg(long, short, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
@@ -54,6 +61,7 @@ pub struct GlobalArgs {
 #[derive(Debug)]
 pub struct App {
     cache_dir: Option<PathBuf>,
+    drivers: Vec<PathBuf>,
     /// Whether only results and errors are wanted.
     pub quiet: bool,
     /// How many times more talk was asked for.
@@ -68,15 +76,18 @@ impl App {
         logging::start(global.verbose)?;
         Ok(Self {
             cache_dir: global.cache_dir.clone(),
+            drivers: global.drivers.clone(),
             quiet: global.quiet,
             verbose: global.verbose,
             interrupt: Interrupt::install()?,
         })
     }
 
-    /// The drivers and devices that can be had.
+    /// The drivers and devices that can be had, with those of the libraries named.
     pub fn registry(&self) -> anyhow::Result<Registry> {
-        Ok(tensoryard::devices::built_in())
+        let mut registry = tensoryard::devices::built_in();
+        drivers::register(&mut registry, &self.drivers)?;
+        Ok(registry)
     }
 
     /// The models that can be had by name, over the chosen cache.

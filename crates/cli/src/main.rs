@@ -5,6 +5,7 @@
 
 mod app;
 mod commands;
+mod drivers;
 mod fetch;
 mod interrupt;
 mod logging;

@@ -35,6 +35,9 @@ pub use speech::{SpeechError, SpeechModel, TranscribeOptions, Transcriber, Trans
 pub use tensoryard_audio as audio;
 /// The CPU device.
 pub use tensoryard_cpu as cpu;
+/// Drivers from shared libraries.
+#[cfg(feature = "dynamic")]
+pub use tensoryard_dynamic as dynamic;
 /// Model files.
 pub use tensoryard_formats as formats;
 /// Graphs and ops.

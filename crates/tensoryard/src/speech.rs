@@ -291,8 +291,10 @@ mod tests {
             options.select().unwrap().iter().map(|selected| selected.options.threads).collect()
         };
         assert_eq!(threads(&options), [2, 3, 3]);
+        options.devices = vec!["sim".to_owned()];
+        assert_eq!(threads(&options), [0], "threads are no matter of simulated devices");
         options.registry = Some(Arc::new(Registry::new()));
         let error = options.select().unwrap_err().to_string();
-        assert_eq!(error, r#"no device "cpu"; there are: none"#);
+        assert_eq!(error, r#"no device "sim"; there are: none"#);
     }
 }

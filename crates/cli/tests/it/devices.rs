@@ -1,5 +1,6 @@
 //! `tensoryard devices`.
 
+use crate::support::{config, sample_driver, write_model};
 use crate::tensoryard;
 
 #[test]
@@ -57,4 +58,48 @@ SIM  makes devices on request
 ...
 ",
     );
+}
+
+#[test]
+fn devices_of_a_driver_library_are_listed_and_planned_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let stdout = |arguments: &[&str]| {
+        let mut command = tensoryard(dir.path());
+        command = command.arg("--driver").arg(sample_driver()).args(arguments);
+        let assert = command.assert().success();
+        String::from_utf8(assert.get_output().stdout.clone()).unwrap()
+    };
+    let text = stdout(&["devices"]);
+    let listed = "sample:0  sample accelerator\n  memory      64 MiB free of 64 MiB\n";
+    assert!(text.contains(listed) && text.contains("  features    kernels=loops\n"), "{text}");
+    let list: serde_json::Value = serde_json::from_str(&stdout(&["devices", "--json"])).unwrap();
+    let found = list.as_array().unwrap().iter().find(|device| device["device"] == "sample:0");
+    let found = found.unwrap();
+    assert_eq!((&found["id"], &found["kind"]), (&"sample:0".into(), &"accelerator".into()));
+    assert_eq!(found["buffer_types"][0], "sample/memory");
+    let model = dir.path().join("small.bin");
+    write_model(&model, &config(4, 1));
+    let model = model.to_str().unwrap();
+    let plan = stdout(&["plan", model, "--devices", "sample,cpu", "--nodes"]);
+    assert!(plan.contains("Sample"), "{plan}");
+}
+
+#[test]
+fn driver_libraries_that_cannot_be_loaded_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let error = |paths: &[&str]| {
+        let mut command = tensoryard(dir.path()).arg("devices");
+        for path in paths {
+            command = command.args(["--driver", path]);
+        }
+        let assert = command.assert().code(1);
+        String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
+    };
+    let text = error(&["no/driver.so"]);
+    assert!(text.starts_with("error: driver no/driver.so: cannot be loaded: "), "{text}");
+    let path = sample_driver().to_str().unwrap();
+    let text = error(&[path, path]);
+    let wanted =
+        format!("error: cannot add the driver {path}\n  because: a driver named \"sample\" is");
+    assert!(text.starts_with(&wanted), "{text}");
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use tensoryard::formats::ggml_whisper::{GgmlTensor, GgmlWhisperHeader, write_ggml_whisper};
 use tensoryard::formats::whisper::{MelFilters, TensorRole, WhisperConfig, tensor_specs};
@@ -104,6 +105,24 @@ pub fn write_model(path: &Path, config: &WhisperConfig) {
     .unwrap();
     let end = out.0.stream_position().unwrap();
     out.0.set_len(end).unwrap();
+}
+
+/// The library of the sample driver, built once for all tests.
+pub fn sample_driver() -> &'static Path {
+    static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sample-driver");
+        let package = "tensoryard-sample-driver";
+        let built = std::process::Command::new(env!("CARGO"))
+            .args(["build", "--offline", "--quiet", "-p", package, "--target-dir"])
+            .arg(&target)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .status()
+            .unwrap();
+        assert!(built.success(), "the sample driver does not build");
+        let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
+        target.join("debug").join(format!("{prefix}tensoryard_sample_driver{suffix}"))
+    });
+    &LIBRARY
 }
 
 /// Names of the files in a folder, sorted.

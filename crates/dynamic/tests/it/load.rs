@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tensoryard_dynamic::DriverError;
+use tensoryard_graph::ops::UnaryKind;
+use tensoryard_graph::{OpKind, OperandSpec};
 use tensoryard_runtime::{DeviceKind, Driver, Registry};
 
 use crate::support::{load, registry, sample_library};
@@ -103,4 +105,24 @@ fn the_header_is_c_with_structures_of_the_sizes_known() {
     };
     compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
     assert!(compiler.wait().unwrap().success());
+}
+
+#[test]
+fn the_page_on_drivers_names_every_op_with_its_operands() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/drivers.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for kind in OpKind::ALL.iter().filter(|kind| **kind != OpKind::View) {
+        let operand = |spec: &OperandSpec| {
+            let note = if spec.optional { " (optional)" } else { "" };
+            format!("{}{note}", spec.name)
+        };
+        let operands: Vec<String> = kind.operands().iter().map(operand).collect();
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", kind.name())));
+        let row = row.unwrap_or_else(|| panic!("{} is not in the table of ops", kind.name()));
+        let wanted = format!("| {} |", operands.join(", "));
+        assert!(row.ends_with(&wanted), "{row}\nshould end with\n{wanted}");
+    }
+    for kind in UnaryKind::ALL {
+        assert!(page.contains(&format!("`{}`", kind.name())), "{}", kind.name());
+    }
 }
