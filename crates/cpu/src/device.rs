@@ -45,6 +45,7 @@ impl CpuDriver {
     }
 
     /// The driver, with instructions of a lower level: for tests and comparisons.
+    #[doc(alias = "ggml_backend_cpu_set_use_ref")]
     pub fn with_isa(isa: Isa) -> Self {
         Self { isa: Some(isa) }
     }
@@ -73,6 +74,7 @@ impl Driver for CpuDriver {
 }
 
 /// The machine's processor.
+#[doc(alias = "ggml_backend_cpu_init")]
 pub struct CpuDevice {
     info: DeviceInfo,
     isa: Isa,

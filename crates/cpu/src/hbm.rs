@@ -35,6 +35,7 @@ pub struct HbmBufferType {
 ///
 /// # Errors
 /// A machine without such memory.
+#[doc(alias = "ggml_backend_cpu_hbm_buffer_type")]
 pub fn hbm_buffer_type() -> Result<Arc<dyn BufferType>, MemoryError> {
     Ok(Arc::new(HbmBufferType::find(Path::new(NODE_DIRECTORY))?))
 }

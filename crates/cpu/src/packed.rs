@@ -21,6 +21,7 @@ pub struct PackedBufferType;
 const NAME: &str = "CPU_Packed";
 
 /// The process-wide buffer type of packed weights.
+#[doc(alias = "ggml_backend_cpu_repack_buffer_type")]
 pub fn packed_buffer_type() -> &'static Arc<dyn BufferType> {
     static PACKED: LazyLock<Arc<dyn BufferType>> = LazyLock::new(|| Arc::new(PackedBufferType));
     &PACKED

@@ -42,6 +42,7 @@ impl DynamicDriver {
     /// # Errors
     /// A file that is no shared library or no driver, a table of another version or with functions
     /// missing, devices that make no sense. Each error names the library.
+    #[doc(alias = "ggml_backend_load")]
     pub unsafe fn load(path: impl AsRef<Path>) -> Result<Self, DriverError> {
         // SAFETY: the caller answers for the library.
         let library = unsafe { Library::load(path.as_ref()) }?;

@@ -19,15 +19,19 @@ use crate::{HostMemory, MemoryError, host_buffer_type};
 pub enum Usage {
     /// Anything; the usage of a new buffer.
     #[default]
+    #[doc(alias = "GGML_BACKEND_BUFFER_USAGE_ANY")]
     Any,
     /// Model weights.
+    #[doc(alias = "GGML_BACKEND_BUFFER_USAGE_WEIGHTS")]
     Weights,
     /// Compute memory of plans.
+    #[doc(alias = "GGML_BACKEND_BUFFER_USAGE_COMPUTE")]
     Compute,
 }
 
 /// A kind of memory.
 #[doc(alias = "ggml_backend_buffer_type")]
+#[doc(alias = "ggml_backend_buffer_type_i")]
 pub trait BufferType: Send + Sync + fmt::Debug {
     /// Name, unique among the buffer types of a process.
     #[doc(alias = "ggml_backend_buft_name")]
@@ -35,10 +39,12 @@ pub trait BufferType: Send + Sync + fmt::Debug {
 
     /// Alignment in bytes of every tensor in a buffer of this type; a power of two.
     #[doc(alias = "ggml_backend_buft_get_alignment")]
+    #[doc(alias = "ggml_backend_get_alignment")]
     fn alignment(&self) -> usize;
 
     /// Size in bytes of the largest possible buffer.
     #[doc(alias = "ggml_backend_buft_get_max_size")]
+    #[doc(alias = "ggml_backend_get_max_size")]
     fn max_size(&self) -> usize;
 
     /// Bytes that a tensor takes, padding included; never below its own size.
@@ -82,6 +88,7 @@ pub struct PlacedLayout {
 /// The memory behind one buffer.
 ///
 /// It keeps what it needs of its device open for as long as it lives.
+#[doc(alias = "ggml_backend_buffer_i")]
 pub trait Memory: Send + Sync + fmt::Debug + Any {
     /// Size in bytes.
     fn size(&self) -> usize;
@@ -162,6 +169,7 @@ pub trait Memory: Send + Sync + fmt::Debug + Any {
     ///
     /// # Errors
     /// A tensor beyond its buffer, or a device that failed.
+    #[doc(alias = "ggml_backend_buffer_copy_tensor")]
     fn copy_tensor(
         &mut self,
         offset: usize,
@@ -220,6 +228,8 @@ impl Buffer {
     ///
     /// # Errors
     /// No memory, or more than the largest buffer of the type.
+    #[doc(alias = "ggml_backend_buft_alloc_buffer")]
+    #[doc(alias = "ggml_backend_alloc_buffer")]
     pub fn allocate(
         buffer_type: &Arc<dyn BufferType>,
         size: usize,
@@ -248,6 +258,7 @@ impl Buffer {
     }
 
     /// A buffer over memory that exists.
+    #[doc(alias = "ggml_backend_buffer_init")]
     pub fn from_memory(
         buffer_type: &Arc<dyn BufferType>,
         memory: Box<dyn Memory>,

@@ -24,12 +24,16 @@ use crate::{
 #[doc(alias = "ggml_backend_dev_type")]
 pub enum DeviceKind {
     /// The machine's processor.
+    #[doc(alias = "GGML_BACKEND_DEVICE_TYPE_CPU")]
     Cpu,
     /// A graphics processor with memory of its own.
+    #[doc(alias = "GGML_BACKEND_DEVICE_TYPE_GPU")]
     Gpu,
     /// A graphics processor that shares the host's memory.
+    #[doc(alias = "GGML_BACKEND_DEVICE_TYPE_IGPU")]
     IntegratedGpu,
     /// Something that helps the processor.
+    #[doc(alias = "GGML_BACKEND_DEVICE_TYPE_ACCEL")]
     Accelerator,
 }
 
@@ -47,19 +51,26 @@ impl DeviceKind {
 
 /// What a device is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(alias = "ggml_backend_dev_props")]
 pub struct DeviceInfo {
     /// Short name, such as `CPU`.
+    #[doc(alias = "ggml_backend_dev_name")]
+    #[doc(alias = "ggml_backend_name")]
     pub name: String,
     /// Name of the hardware.
+    #[doc(alias = "ggml_backend_dev_description")]
     pub description: String,
     /// Stable identity, such as a PCI address, where there is one.
+    #[doc(alias = "ggml_backend_guid")]
     pub id: Option<String>,
     /// Kind of hardware.
+    #[doc(alias = "ggml_backend_is_cpu")]
     pub kind: DeviceKind,
 }
 
 /// Memory of a device in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[doc(alias = "ggml_backend_dev_memory")]
 pub struct MemoryInfo {
     /// Bytes that can be had now.
     pub free: usize,
@@ -69,6 +80,7 @@ pub struct MemoryInfo {
 
 /// An op with its operands, as a device is asked about it.
 #[derive(Debug, Clone, Copy)]
+#[doc(alias = "ggml_backend_dev_supports_op")]
 pub struct OpCase<'a> {
     /// What to compute.
     pub op: &'a StepOp,
@@ -105,16 +117,23 @@ pub struct WeightUse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct BackendOptions {
     /// Threads of a CPU device; 0 lets the device choose. Other devices refuse it.
+    #[doc(alias = "ggml_backend_set_n_threads_t")]
+    #[doc(alias = "ggml_backend_cpu_set_n_threads")]
     pub threads: usize,
 }
 
 /// A family of devices.
 #[doc(alias = "ggml_backend_reg")]
+#[doc(alias = "ggml_backend_reg_i")]
 pub trait Driver: Send + Sync {
     /// Name, unique in a registry; compared without regard to case.
+    #[doc(alias = "ggml_backend_reg_name")]
+    #[doc(alias = "ggml_backend_reg_get_name")]
     fn name(&self) -> &str;
 
     /// The devices of the machine. A driver that makes devices on request may list none.
+    #[doc(alias = "ggml_backend_reg_dev_count")]
+    #[doc(alias = "ggml_backend_reg_dev_get")]
     fn devices(&self) -> Vec<Arc<dyn Device>>;
 
     /// The parameters that may stand behind the names of its devices.
@@ -132,12 +151,15 @@ pub trait Driver: Send + Sync {
 }
 
 /// A device of the machine.
-#[doc(alias = "ggml_backend_dev")]
+#[doc(alias = "ggml_backend_device")]
+#[doc(alias = "ggml_backend_device_i")]
 pub trait Device: Send + Sync + fmt::Debug {
     /// What the device is.
+    #[doc(alias = "ggml_backend_dev_get_props")]
     fn info(&self) -> &DeviceInfo;
 
     /// Memory that it has.
+    #[doc(alias = "ggml_backend_dev_memory")]
     fn memory(&self) -> MemoryInfo;
 
     /// What it can do besides computing.
@@ -152,29 +174,43 @@ pub trait Device: Send + Sync + fmt::Debug {
     }
 
     /// Names and values of what the hardware offers, for display.
+    #[doc(alias = "ggml_backend_feature")]
+    #[doc(alias = "ggml_backend_get_features_t")]
     fn features(&self) -> Vec<(String, String)>;
 
     /// The buffer types that it offers; the first is the default, for compute memory.
+    #[doc(alias = "ggml_backend_dev_buffer_type")]
+    #[doc(alias = "ggml_backend_dev_host_buffer_type")]
+    #[doc(alias = "ggml_backend_dev_get_extra_bufts_t")]
+    #[doc(alias = "ggml_backend_buft_get_device")]
+    #[doc(alias = "ggml_backend_get_default_buffer_type")]
     fn buffer_types(&self) -> &[Arc<dyn BufferType>];
 
     /// The kind of memory that a weight of this layout and these uses is best kept in.
+    #[doc(alias = "ggml_backend_dev_get_extra_bufts_t")]
     fn weight_buffer_type(&self, layout: &Layout, uses: &[WeightUse]) -> Arc<dyn BufferType>;
 
     /// Whether the device runs the op.
     ///
     /// # Errors
     /// Why it does not.
+    #[doc(alias = "ggml_backend_dev_supports_op")]
+    #[doc(alias = "ggml_backend_supports_op")]
     fn supports_op(&self, case: &OpCase<'_>) -> Result<(), Unsupported>;
 
     /// Whether the device wants an op that it runs, although its weights lie in host memory and
     /// have to be copied for it.
     #[doc(alias = "ggml_backend_dev_offload_op")]
+    #[doc(alias = "ggml_backend_offload_op")]
     fn wants_offload(&self, case: &OpCase<'_>) -> bool {
         let _ = case;
         false
     }
 
     /// Whether the device can compute with tensors in that kind of memory.
+    #[doc(alias = "ggml_backend_dev_supports_buft")]
+    #[doc(alias = "ggml_backend_supports_buft")]
+    #[doc(alias = "ggml_backend_buft_supports_backend")]
     fn supports_buffer_type(&self, buffer_type: &dyn BufferType) -> bool;
 
     /// Opens a queue.
@@ -182,11 +218,12 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// # Errors
     /// Options that the device does not take, or a device that cannot be had.
     #[doc(alias = "ggml_backend_dev_init")]
+    #[doc(alias = "ggml_backend_reg_init_backend")]
     fn open(&self, options: &BackendOptions) -> Result<Box<dyn Backend>, DeviceError>;
 }
 
 /// Steps compiled by a backend, to be run any number of times.
-#[doc(alias = "ggml_backend_graph_plan")]
+#[doc(alias = "ggml_backend_graph_plan_t")]
 pub trait Program: Send + Sync + fmt::Debug {
     /// For downcasts by the backend that made it.
     fn as_any(&self) -> &dyn Any;
@@ -210,6 +247,7 @@ pub struct Capabilities {
 
 /// An opened, ordered queue of a device.
 #[doc(alias = "ggml_backend")]
+#[doc(alias = "ggml_backend_i")]
 pub trait Backend: Send {
     /// Compiles steps, which are run in the order given.
     ///
@@ -225,6 +263,7 @@ pub trait Backend: Send {
     /// A foreign program, a failed device, a wrong operand value, or the abort signal. What goes
     /// wrong later is told by events and by [`Backend::synchronize`].
     #[doc(alias = "ggml_backend_graph_compute_async")]
+    #[doc(alias = "ggml_backend_graph_plan_compute")]
     fn submit(
         &mut self,
         program: &Arc<dyn Program>,
@@ -335,6 +374,8 @@ impl PendingRead {
 /// Asks running work to stop. Cheap to clone; all clones are one signal.
 #[derive(Debug, Clone, Default)]
 #[doc(alias = "ggml_abort_callback")]
+#[doc(alias = "ggml_backend_set_abort_callback_t")]
+#[doc(alias = "ggml_backend_cpu_set_abort_callback")]
 pub struct AbortSignal(Arc<AtomicBool>);
 
 impl AbortSignal {

@@ -3,9 +3,10 @@
 //! An event is signalled once, with success or with the error that ended the work before it. A
 //! device that knows simulated time stamps its events with it.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use crate::DeviceError;
+use crate::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 #[derive(Debug, Default)]
 struct EventState {

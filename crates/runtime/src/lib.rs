@@ -17,6 +17,8 @@ pub mod exec;
 mod host;
 mod identity;
 mod memory;
+#[cfg(all(test, loom))]
+mod models;
 mod multi;
 pub mod plan;
 pub mod rates;
@@ -25,6 +27,7 @@ mod session;
 mod shared;
 mod step;
 mod submission;
+mod sync;
 pub mod tensors;
 mod weights;
 

@@ -10,6 +10,7 @@ use crate::{Buffer, BufferType, MemoryError, Usage, same_buffer_type};
 /// Buffers of one kind.
 #[derive(Debug)]
 #[doc(alias = "ggml_backend_multi_buffer_alloc_buffer")]
+#[doc(alias = "ggml_backend_buffer_is_multi_buffer")]
 pub struct MultiBuffer {
     buffer_type: Arc<dyn BufferType>,
     buffers: Vec<Buffer>,

@@ -5,17 +5,23 @@
 //! counted, so that safe code never looks at memory that a device may be writing.
 #![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
+use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, UnsafeCell};
 use crate::{Event, Memory};
+
+/// One user in [`Users::state`].
+const USER: usize = 2;
+
+/// Somebody waits, in [`Users::state`].
+const WAITING: usize = 1;
 
 /// Counts users, and lets somebody wait for there being none.
 #[derive(Debug, Default)]
 struct Users {
-    count: AtomicUsize,
-    waiting: AtomicUsize,
+    /// How many there are, and whether somebody waits. In one word, so that the last user learns
+    /// of those who wait by the very step that they see or miss.
+    state: AtomicUsize,
     lock: Mutex<()>,
     idle: Condvar,
 }
@@ -26,30 +32,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Users {
     fn enter(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
+        self.state.fetch_add(USER, Ordering::Relaxed);
     }
 
     fn leave(&self) {
-        // Sequentially consistent with `wait`: either this sees the waiter, or the waiter sees
-        // the count of zero.
-        if self.count.fetch_sub(1, Ordering::SeqCst) == 1 && self.waiting.load(Ordering::SeqCst) > 0
-        {
+        if self.state.fetch_sub(USER, Ordering::Release) == USER | WAITING {
+            // Whoever counted itself as waiting sleeps by now, or looks again.
             drop(lock(&self.lock));
             self.idle.notify_all();
         }
     }
 
     fn wait(&self) {
-        if self.count.load(Ordering::Acquire) == 0 {
+        // All that changes the word are read-modify-writes, so that this acquires what every
+        // user released who has left.
+        if self.state.load(Ordering::Acquire) < USER {
             return;
         }
-        self.waiting.fetch_add(1, Ordering::SeqCst);
         let mut guard = lock(&self.lock);
-        while self.count.load(Ordering::SeqCst) > 0 {
+        while self.state.fetch_or(WAITING, Ordering::Acquire) >= USER {
             guard = self.idle.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }
-        drop(guard);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.state.fetch_and(!WAITING, Ordering::Relaxed);
     }
 }
 
@@ -80,7 +84,7 @@ impl SharedMemory {
         self.users.wait();
         // SAFETY: `get_mut` needs `&mut Buffer`, which the caller's borrow of the buffer or of
         // its owner excludes.
-        unsafe { &**self.memory.get() }
+        self.memory.with(|memory| unsafe { &**memory })
     }
 
     /// The memory, once nobody uses it, to be written.
@@ -94,7 +98,7 @@ impl SharedMemory {
         self.users.wait();
         // SAFETY: by the contract no other reference to the memory exists: the owner is borrowed
         // exclusively, and uses, the only others, have ended.
-        unsafe { &mut **self.memory.get() }
+        self.memory.with_mut(|memory| unsafe { &mut **memory })
     }
 
     /// The memory for somebody who is counted as its user, or who only reads memory that is
@@ -104,7 +108,7 @@ impl SharedMemory {
     /// The caller is counted in, or nobody holds the memory's buffer by `&mut`.
     pub unsafe fn in_use(&self) -> &dyn Memory {
         // SAFETY: `get_mut` waits until nobody is counted, or never happens, by the contract.
-        unsafe { &**self.memory.get() }
+        self.memory.with(|memory| unsafe { &**memory })
     }
 
     pub fn enter(&self) {

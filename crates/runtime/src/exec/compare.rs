@@ -70,6 +70,7 @@ impl Distance {
 
 /// The results of one node on both devices.
 #[derive(Debug, Clone, Copy)]
+#[doc(alias = "ggml_backend_eval_callback")]
 pub struct NodePair<'a> {
     /// Position among the computed nodes of the graph, views aside.
     pub index: usize,

@@ -76,6 +76,7 @@ impl fmt::Debug for RunOptions<'_> {
 /// # Errors
 /// What [`submit`] refuses, a failed device, the abort signal.
 #[doc(alias = "ggml_backend_sched_graph_compute")]
+#[doc(alias = "ggml_backend_graph_compute")]
 pub fn run(
     plan: &Plan,
     backends: &mut [Box<dyn Backend>],
@@ -111,6 +112,7 @@ fn make_ready(backends: &mut [Box<dyn Backend>]) {
 /// Inputs that are missing, unknown or of the wrong size; weights or state that the plan was not
 /// made for; state that a failed run left unusable; what goes wrong before this returns.
 #[doc(alias = "ggml_backend_sched_graph_compute_async")]
+#[doc(alias = "ggml_backend_graph_compute_async")]
 pub fn submit(
     plan: &Plan,
     backends: &mut [Box<dyn Backend>],

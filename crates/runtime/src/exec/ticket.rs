@@ -3,8 +3,9 @@
 //! A ticket stands for a run that was submitted. Dropping it waits for the run; forgetting it
 //! does no harm, since state and workspace remember the run, too, and whoever looks at them waits.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
+use crate::sync::OnceLock;
 use crate::{DeviceError, Event};
 
 /// The events at the ends of a run's queues.

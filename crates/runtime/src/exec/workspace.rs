@@ -61,6 +61,7 @@ impl LastRun {
 
 /// Compute memory, by kind.
 #[derive(Debug)]
+#[doc(alias = "ggml_gallocr")]
 pub struct Workspace {
     pools: Vec<PoolBuffers>,
     copies: usize,
@@ -83,12 +84,14 @@ impl Default for Workspace {
 
 impl Workspace {
     /// A workspace without memory; it grows when a plan needs it.
+    #[doc(alias = "ggml_gallocr_new")]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// A workspace in which so many runs of plans with staged memory overlap, at least one and
     /// at most [`MAX_COPIES`].
+    #[doc(alias = "ggml_gallocr_new_n")]
     pub fn with_copies(copies: usize) -> Self {
         Self {
             pools: Vec::new(),
@@ -114,6 +117,8 @@ impl Workspace {
     /// Memory that cannot be had, with the device. The workspace stays usable for what it was
     /// large enough for.
     #[doc(alias = "ggml_backend_sched_reserve")]
+    #[doc(alias = "ggml_gallocr_reserve")]
+    #[doc(alias = "ggml_gallocr_reserve_n")]
     pub fn reserve(&mut self, plan: &Plan) -> Result<(), DeviceError> {
         for copy in 0..self.copies_of(plan) {
             self.reserve_copy(plan, copy)?;
@@ -272,6 +277,8 @@ impl Workspace {
 
     /// Bytes by kind of memory.
     #[doc(alias = "ggml_backend_sched_get_buffer_size")]
+    #[doc(alias = "ggml_backend_sched_get_buffer")]
+    #[doc(alias = "ggml_gallocr_get_buffer_size")]
     pub fn sizes(&self) -> Vec<(String, usize)> {
         let of = |pool: &PoolBuffers| {
             pool.buffers.iter().chain(pool.staged.iter().flatten()).map(Buffer::size).sum()

@@ -70,6 +70,7 @@ struct Allocator<'a> {
 ///
 /// # Errors
 /// A tensor larger than the largest buffer, or memory beyond the address space.
+#[doc(alias = "ggml_gallocr_alloc_graph")]
 pub fn allocate(
     facts: &Facts<'_>,
     memory: &Memory,

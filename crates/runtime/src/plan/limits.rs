@@ -192,6 +192,7 @@ impl Memories {
 impl Blueprint {
     /// What each memory must hold for this graph alone: its weights, its state, its compute
     /// memory.
+    #[doc(alias = "ggml_backend_sched_reserve_size")]
     pub fn memory_use(&self, limits: &MemoryLimits) -> Vec<MemoryUse> {
         let memories = Memories::new(&self.devices, limits);
         let mut uses = memories.empty();

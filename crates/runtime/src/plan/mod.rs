@@ -70,6 +70,7 @@ pub struct PlanDevice {
     /// The device.
     pub device: Arc<dyn Device>,
     /// Where its compute memory is allocated.
+    #[doc(alias = "ggml_backend_sched_get_buffer_type")]
     pub buffer_type: Arc<dyn BufferType>,
 }
 
@@ -248,8 +249,10 @@ pub struct Blueprint {
     /// Where the operands of the operations lie.
     pub places: Places,
     /// Compute memory.
+    #[doc(alias = "ggml_backend_sched_get_tallocr")]
     pub memory: MemoryPlan,
     /// The splits in order.
+    #[doc(alias = "ggml_backend_sched_get_n_splits")]
     pub splits: Vec<PlanSplit>,
     /// The weights that [`crate::Region::Weight`] numbers stand for.
     pub weights: Vec<TensorId>,
@@ -284,6 +287,7 @@ impl Plan {
     ///
     /// # Errors
     /// A device that refuses a step that it claimed to support.
+    #[doc(alias = "ggml_backend_graph_plan_create")]
     pub fn compile(blueprint: Blueprint, backends: &[Box<dyn Backend>]) -> Result<Self, PlanError> {
         let mut programs = Vec::with_capacity(blueprint.splits.len());
         for (number, split) in blueprint.splits.iter().enumerate() {
@@ -330,6 +334,10 @@ impl Plan {
 /// # Errors
 /// An op that no device runs, a pin that cannot be honoured, a tensor larger than the largest
 /// buffer, or more memory than the limits allow.
+#[doc(alias = "ggml_backend_sched_reserve_size")]
+#[doc(alias = "ggml_backend_sched_split_graph")]
+#[doc(alias = "ggml_backend_sched_init_measure")]
+#[doc(alias = "ggml_gallocr_reserve_n_size")]
 pub fn draft(
     graph: &Arc<Graph>,
     devices: &[PlanDevice],

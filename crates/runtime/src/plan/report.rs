@@ -77,6 +77,8 @@ impl Blueprint {
     }
 
     /// Bytes of compute memory by kind.
+    #[doc(alias = "ggml_backend_sched_reserve_size")]
+    #[doc(alias = "ggml_gallocr_reserve_n_size")]
     pub fn compute_bytes(&self) -> Vec<(String, usize)> {
         let pools = self.memory.pools.iter().enumerate();
         pools

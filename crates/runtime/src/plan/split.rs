@@ -64,6 +64,7 @@ pub struct Splits {
 /// A split ends behind each node of `observed`, and behind the last node before each view of it.
 /// Views that are observed before anything is computed go to a first split without nodes, and a
 /// graph of views only is one such split. Leaves, and what nothing reads, are not observed.
+#[doc(alias = "ggml_backend_sched_split_graph")]
 pub fn split(
     facts: &Facts<'_>,
     placement: &Placement,

@@ -44,6 +44,7 @@ impl fmt::Debug for Registry {
 #[derive(Debug, Clone)]
 pub struct Selected {
     /// The device.
+    #[doc(alias = "ggml_backend_get_device")]
     pub device: Arc<dyn Device>,
     /// How to open it.
     pub options: BackendOptions,
@@ -122,6 +123,7 @@ impl Registry {
     /// # Errors
     /// A driver of that name is there already.
     #[doc(alias = "ggml_backend_register")]
+    #[doc(alias = "ggml_backend_device_register")]
     pub fn register(&mut self, driver: Arc<dyn Driver>) -> Result<(), RegistryError> {
         let name = driver.name();
         if self.find_driver(name).is_some() {
@@ -145,12 +147,14 @@ impl Registry {
 
     /// All drivers, in the order of registration.
     #[doc(alias = "ggml_backend_reg_get")]
+    #[doc(alias = "ggml_backend_reg_count")]
     pub fn drivers(&self) -> impl ExactSizeIterator<Item = &Arc<dyn Driver>> {
         self.entries.iter().map(|entry| &entry.driver)
     }
 
     /// The driver of a name, compared without regard to case.
     #[doc(alias = "ggml_backend_reg_by_name")]
+    #[doc(alias = "ggml_backend_reg_find_by_name")]
     pub fn find_driver(&self, name: &str) -> Option<&Arc<dyn Driver>> {
         self.entry(name).map(|entry| &entry.driver)
     }
@@ -165,6 +169,7 @@ impl Registry {
     }
 
     /// All devices with the text that selects each, such as `CPU:0`.
+    #[doc(alias = "ggml_backend_dev_backend_reg")]
     pub fn named_devices(&self) -> impl Iterator<Item = (String, &Arc<dyn Device>)> {
         self.entries.iter().flat_map(|entry| {
             let numbered = entry.devices.iter().enumerate();
@@ -174,6 +179,7 @@ impl Registry {
 
     /// Number of devices.
     #[doc(alias = "ggml_backend_dev_count")]
+    #[doc(alias = "ggml_backend_reg_get_count")]
     pub fn len(&self) -> usize {
         self.entries.iter().map(|entry| entry.devices.len()).sum()
     }
@@ -188,12 +194,14 @@ impl Registry {
     /// # Errors
     /// There is none; the error lists those that there are.
     #[doc(alias = "ggml_backend_dev_get")]
+    #[doc(alias = "ggml_backend_reg_get_name")]
     pub fn device(&self, index: usize) -> Result<&Arc<dyn Device>, RegistryError> {
         self.devices().nth(index).ok_or_else(|| self.unknown(&index.to_string()))
     }
 
     /// The first device of a name, compared without regard to case.
     #[doc(alias = "ggml_backend_dev_by_name")]
+    #[doc(alias = "ggml_backend_reg_find_by_name")]
     pub fn find(&self, name: &str) -> Option<&Arc<dyn Device>> {
         self.devices().find(|device| device.info().name.eq_ignore_ascii_case(name))
     }
@@ -216,6 +224,8 @@ impl Registry {
     /// # Errors
     /// No such device, or a device without memory.
     #[doc(alias = "ggml_backend_dev_buffer_type")]
+    #[doc(alias = "ggml_backend_get_default_buffer_type")]
+    #[doc(alias = "ggml_backend_reg_get_default_buffer_type")]
     pub fn default_buffer_type(&self, index: usize) -> Result<&Arc<dyn BufferType>, RegistryError> {
         let device = self.device(index)?;
         let default = device.buffer_types().first();
@@ -227,6 +237,7 @@ impl Registry {
     /// # Errors
     /// No such device, or no memory.
     #[doc(alias = "ggml_backend_alloc_buffer")]
+    #[doc(alias = "ggml_backend_reg_alloc_buffer")]
     pub fn allocate(&self, index: usize, size: usize) -> Result<Buffer, RegistryError> {
         let kind = self.default_buffer_type(index)?;
         Buffer::allocate(kind, size, Usage::Any).map_err(|error| RegistryError::Memory {
@@ -264,6 +275,8 @@ impl Registry {
     /// # Errors
     /// As [`Registry::select`]; a device that cannot be had.
     #[doc(alias = "ggml_backend_init_by_name")]
+    #[doc(alias = "ggml_backend_cpu_init")]
+    #[doc(alias = "ggml_backend_reg_init_backend_from_str")]
     pub fn open(&self, spec: &str) -> Result<Box<dyn Backend>, RegistryError> {
         Ok(self.select(spec)?.open()?)
     }

@@ -36,6 +36,7 @@ pub struct SessionOptions {
     pub plan: PlanOptions,
     /// Runs that may overlap when they are submitted without waiting: 1, up to
     /// [`MAX_COPIES`](exec::MAX_COPIES).
+    #[doc(alias = "ggml_backend_sched_get_n_copies")]
     pub overlapping_runs: usize,
     /// What to do when a device fails.
     pub on_failure: FailurePolicy,
@@ -80,6 +81,7 @@ impl KnownPlan {
 }
 
 /// Runs graphs on opened devices, with state of its own and shared weights.
+#[doc(alias = "ggml_backend_sched")]
 pub struct Session {
     devices: Vec<PlanDevice>,
     backends: Vec<Box<dyn Backend>>,
@@ -159,6 +161,7 @@ impl Session {
 
     /// The devices in order of priority, without those that failed.
     #[doc(alias = "ggml_backend_sched_get_backend")]
+    #[doc(alias = "ggml_backend_sched_get_n_backends")]
     pub fn devices(&self) -> &[PlanDevice] {
         &self.devices
     }
@@ -188,6 +191,7 @@ impl Session {
 
     /// Bytes of compute memory by kind.
     #[doc(alias = "ggml_backend_sched_get_buffer_size")]
+    #[doc(alias = "ggml_backend_sched_get_buffer")]
     pub fn workspace_sizes(&self) -> Vec<(String, usize)> {
         self.workspace.sizes()
     }
@@ -204,6 +208,7 @@ impl Session {
 
     /// Pins tensors by name, in plans made from now on.
     #[doc(alias = "ggml_backend_sched_set_tensor_backend")]
+    #[doc(alias = "ggml_backend_sched_set_node_backend")]
     pub fn pin(&mut self, pin: NamedPin) {
         self.options.plan.named_pins.add(pin);
         self.plans.clear();
@@ -232,6 +237,8 @@ impl Session {
     ///
     /// # Errors
     /// A graph that the devices cannot run.
+    #[doc(alias = "ggml_backend_sched_alloc_graph")]
+    #[doc(alias = "ggml_backend_sched_get_n_splits")]
     pub fn plan(&mut self, graph: &Arc<Graph>) -> Result<Arc<Plan>, RunError> {
         self.plan_observing(graph, &[])
     }
@@ -276,6 +283,7 @@ impl Session {
     /// # Errors
     /// A graph that cannot be planned; memory that cannot be had.
     #[doc(alias = "ggml_backend_sched_reserve")]
+    #[doc(alias = "ggml_backend_sched_init_measure")]
     pub fn reserve(&mut self, graph: &Arc<Graph>) -> Result<(), RunError> {
         let plan = self.plan(graph)?;
         Ok(self.workspace.reserve(&plan)?)
@@ -286,6 +294,8 @@ impl Session {
     /// # Errors
     /// A graph that cannot be planned, wrong inputs, the abort signal, or a failed device that
     /// the session cannot or shall not go on without.
+    #[doc(alias = "ggml_backend_sched_graph_compute")]
+    #[doc(alias = "ggml_backend_graph_compute")]
     pub fn run(
         &mut self,
         graph: &Arc<Graph>,
@@ -463,6 +473,7 @@ impl Submitted {
     ///
     /// # Errors
     /// What went wrong on a device, or the abort signal.
+    #[doc(alias = "ggml_backend_sched_synchronize")]
     pub fn wait(&self) -> Result<(), RunError> {
         Ok(self.ticket.wait()?)
     }

@@ -122,6 +122,7 @@ impl Tensors {
     /// A tensor larger than the largest buffer; no memory; a tensor or view that cannot be
     /// placed. Nothing is placed or allocated then.
     #[doc(alias = "ggml_backend_alloc_ctx_tensors_from_buft")]
+    #[doc(alias = "ggml_backend_alloc_ctx_tensors")]
     pub fn place_all(
         &mut self,
         buffer_type: &Arc<dyn BufferType>,

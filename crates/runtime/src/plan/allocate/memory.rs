@@ -63,6 +63,7 @@ pub struct Chunk {
 
 /// The compute memory of a plan.
 #[derive(Debug, Clone)]
+#[doc(alias = "ggml_gallocr")]
 pub struct MemoryPlan {
     /// The kinds of memory.
     pub pools: Vec<Pool>,

@@ -61,6 +61,8 @@ impl Reason {
 
 /// A tensor whose device the user fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[doc(alias = "ggml_backend_sched_set_tensor_backend")]
+#[doc(alias = "ggml_backend_sched_set_node_backend")]
 pub struct Pin {
     /// The tensor.
     pub tensor: TensorId,
@@ -87,6 +89,7 @@ impl Placement {
 
     /// The device of a live tensor; `None` for one that nothing reads.
     #[doc(alias = "ggml_backend_sched_get_tensor_backend")]
+    #[doc(alias = "ggml_backend_sched_get_node_backend")]
     pub fn device(&self, id: TensorId) -> Option<DeviceIndex> {
         self.devices[id].map(|(device, _)| device)
     }
