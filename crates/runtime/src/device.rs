@@ -152,6 +152,7 @@ pub trait Driver: Send + Sync {
 
 /// A device of the machine.
 #[doc(alias = "ggml_backend_device")]
+#[doc(alias = "ggml_backend_dev_t")]
 #[doc(alias = "ggml_backend_device_i")]
 pub trait Device: Send + Sync + fmt::Debug {
     /// What the device is.

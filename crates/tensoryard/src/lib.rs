@@ -53,3 +53,8 @@ pub use tensoryard_sim as sim;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The example for those who come from ggml.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/from-ggml.md")]
+struct FromGgml;

@@ -10,6 +10,7 @@
 mod decoding;
 mod encoder;
 mod formats;
+mod from_ggml;
 mod goldens;
 mod lengths;
 mod logits;
