@@ -11,7 +11,6 @@ mod golden;
 mod rules;
 mod scripted;
 mod special;
-mod strategy;
 mod text;
 mod tokenizer;
 mod transcribe;

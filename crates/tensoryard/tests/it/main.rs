@@ -17,5 +17,6 @@ mod logits;
 mod plan_view;
 mod sessions;
 mod settings;
+mod strategy;
 mod support;
 mod transcripts;
