@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +30,7 @@ pub(crate) enum Work {
     Copy { memory: Submission, from: Location, to: Location },
     Wait(Event),
     Record(Signal),
-    Settle(Sender<Result<(), DeviceError>>),
+    Settle(Signal),
 }
 
 /// The working end of a queue.
@@ -70,10 +69,7 @@ impl Engine {
                 let outcome = self.failed.clone().map_or(Ok(()), Err);
                 signal.complete_at(outcome, Some(self.now_ns));
             }
-            Work::Settle(sender) => {
-                // Whoever asked may have gone.
-                _ = sender.send(self.settle());
-            }
+            Work::Settle(signal) => signal.complete(self.settle()),
             Work::Read { memory, from, bytes, signal } => {
                 self.attempt(|engine| engine.read(memory, &from, &bytes));
                 let outcome = self.failed.clone().map_or(Ok(()), Err);

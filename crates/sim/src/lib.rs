@@ -14,7 +14,7 @@
 //! | `memory`, `max_buffer`, `alignment`, `padding` | its memory in bytes: `64MiB` |
 //! | `shares` | whose memory it is: `own`, `host`, or the name of another simulated device |
 //! | `reads` | `host`: weights in host memory are read where they lie |
-//! | `ops`, `max_row` | what it runs: `mul_mat+scale`; longest row of a source |
+//! | `ops`, `max_row` | what it runs: `mul_mat+add`; longest row of a source |
 //! | `flops`, `matrix_f32_flops`, `matrix_f16_flops`, `matrix_quantised_flops`, `other_flops` | floating-point operations a second: `5e12`, `5T` |
 //! | `bandwidth`, `to_device`, `from_device` | bytes a second of its memory, into it, out of it: `12G` |
 //! | `latency`, `op_overhead`, `split_overhead` | virtual time of each transfer, op, split: `10us` |
@@ -27,7 +27,10 @@ mod device;
 mod driver;
 mod engine;
 mod faults;
+mod line;
 mod memory;
+#[cfg(all(test, loom))]
+mod models;
 mod options;
 mod pool;
 mod program;

@@ -3,9 +3,7 @@
 //!
 //! Dropping a queue waits for what it was given.
 
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use tensoryard_runtime::{
     AbortSignal, Backend, BufferType, DeviceError, Event, Location, PendingRead, Program, Step,
@@ -14,21 +12,22 @@ use tensoryard_runtime::{
 
 use crate::device::Core;
 use crate::engine::{Engine, Work};
+use crate::line::{Ended, Line};
 use crate::program::SimProgram;
 
 /// An opened queue.
 pub(crate) struct SimBackend {
+    worker: Worker,
     core: Arc<Core>,
     /// The host device, for compiling.
     host: Box<dyn Backend>,
-    worker: Worker,
 }
 
 enum Worker {
     /// On the caller's thread.
     Inline(Box<Engine>),
     /// On a thread of its own. Each piece of work comes with the virtual time of the host.
-    Thread { sender: Option<Sender<(u64, Work)>>, thread: Option<JoinHandle<()>> },
+    Thread(Line<(u64, Work)>),
 }
 
 impl SimBackend {
@@ -37,22 +36,16 @@ impl SimBackend {
         let [host, computing] = hosts;
         let mut engine = Engine::new(core, computing);
         let worker = if core.options.asynchronous {
-            let (sender, receiver) = channel::<(u64, Work)>();
-            let work = move || {
-                for (host_ns, work) in receiver {
-                    engine.take(host_ns, work);
-                }
-            };
             let name = format!("sim {}", core.info.name);
-            let thread = std::thread::Builder::new().name(name).spawn(work).map_err(|error| {
+            let work = move |(host_ns, work)| engine.take(host_ns, work);
+            Worker::Thread(Line::begin(name, work).map_err(|error| {
                 let device = core.info.name.clone();
                 DeviceError::Thread { device, reason: error.to_string() }
-            })?;
-            Worker::Thread { sender: Some(sender), thread: Some(thread) }
+            })?)
         } else {
             Worker::Inline(Box::new(engine))
         };
-        Ok(Self { core: Arc::clone(core), host, worker })
+        Ok(Self { worker, core: Arc::clone(core), host })
     }
 
     /// Hands over a piece of work; on the caller's thread, does it.
@@ -65,32 +58,13 @@ impl SimBackend {
                 self.core.clock.host_waits(engine.now_ns());
                 engine.settle()
             }
-            Worker::Thread { sender, .. } => {
-                let sent = sender.as_ref().map(|sender| sender.send((host_ns, work)));
-                match sent {
-                    Some(Ok(())) => Ok(()),
-                    Some(Err(_)) | None => Err(self.ended()),
-                }
-            }
+            Worker::Thread(line) => line.give((host_ns, work)).map_err(|Ended| self.ended()),
         }
     }
 
     fn ended(&self) -> DeviceError {
         let reason = "its queue has ended".to_owned();
         DeviceError::Lost { device: self.core.info.name.clone(), reason }
-    }
-}
-
-impl Drop for SimBackend {
-    fn drop(&mut self) {
-        if let Worker::Thread { sender, thread } = &mut self.worker {
-            // The thread ends when it has done what was sent.
-            drop(sender.take());
-            if let Some(thread) = thread.take() {
-                // It catches the panics of its work.
-                _ = thread.join();
-            }
-        }
     }
 }
 
@@ -116,13 +90,10 @@ impl Backend for SimBackend {
     fn synchronize(&mut self) -> Result<(), DeviceError> {
         match &mut self.worker {
             Worker::Inline(engine) => engine.settle(),
-            Worker::Thread { sender, .. } => {
-                let (reply, outcome) = channel();
-                let sent = sender.as_ref().map(|sender| sender.send((0, Work::Settle(reply))));
-                match (sent, outcome.recv()) {
-                    (Some(Ok(())), Ok(outcome)) => outcome,
-                    (Some(Ok(())) | Some(Err(_)) | None, _) => Err(self.ended()),
-                }
+            Worker::Thread(line) => {
+                let (signal, event) = Event::pending(&self.core.info.name);
+                line.give((0, Work::Settle(signal))).map_err(|Ended| self.ended())?;
+                event.wait()
             }
         }
     }

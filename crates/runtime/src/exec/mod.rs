@@ -22,6 +22,8 @@ pub(crate) use output::read_output_of;
 pub(crate) use route::Route;
 pub use run::{Input, RunOptions, run, submit};
 pub use state::{State, StateStatus, StateTensor};
+#[cfg(all(test, loom))]
+pub(crate) use ticket::Flight;
 pub(crate) use ticket::RunMark;
 pub use ticket::Ticket;
 pub use workspace::{MAX_COPIES, RunCounters, Workspace};
