@@ -111,7 +111,11 @@ fn aliasing(source: &Operand, dst: &Operand) -> Result<Aliasing, String> {
 }
 
 /// Whether the operands are what the op's shape rule takes, and the destination what it gives.
-fn check_shapes(op: &StepOp, layouts: &[Option<Layout>], dst: &Layout) -> Result<(), String> {
+pub(crate) fn check_shapes(
+    op: &StepOp,
+    layouts: &[Option<Layout>],
+    dst: &Layout,
+) -> Result<(), String> {
     let infer = |op: Op, layouts: &[Option<Layout>]| op.infer(layouts).map_err(|e| e.to_string());
     let get = |index: usize| layouts.get(index).copied().flatten();
     let row = |index: usize, n: usize| match get(index) {

@@ -2,10 +2,11 @@
 //!
 //! Results go to plain host memory; weights of matrix products and
 //! convolutions are kept packed. Backends of one device that use the same
-//! number of threads share one team and take turns, so that any number of
-//! sessions has no more threads than one. A backend of one thread computes on
+//! number of threads share one team and take turns in the order of asking, so
+//! that any number of sessions has no more threads than one and none starves. A backend of one thread computes on
 //! the caller's and shares nothing.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -14,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tensoryard_graph::ops::Op;
 use tensoryard_graph::{DType, Layout, OpKind};
 use tensoryard_runtime::{
-    AbortSignal, Backend, BackendOptions, BufferType, Device, DeviceError, DeviceInfo, DeviceKind,
-    DeviceRequest, Driver, MemoryInfo, OpCase, ParameterSpec, Program, RegistryError, Selected,
-    Step, StepOp, Submission, Unsupported, WeightUse, host_buffer_type,
+    AbortSignal, Backend, BackendOptions, BufferType, Capabilities, Device, DeviceError,
+    DeviceInfo, DeviceKind, DeviceRequest, Driver, MemoryInfo, OpCase, ParameterSpec, Program,
+    RegistryError, Selected, Step, StepOp, Submission, Unsupported, WeightUse, host_buffer_type,
 };
 
-use crate::check::takes_panels;
+use crate::check::{check_shapes, takes_panels};
 use crate::hbm::{HbmBufferType, hbm_buffer_type};
 use crate::isa::{Isa, feature_names};
 use crate::packed::{PackedMatrix, is_packed, packed_buffer_type};
@@ -27,6 +28,7 @@ use crate::program::{CpuProgram, Runner};
 use crate::steps::activation_of;
 use crate::system;
 use crate::team::Team;
+use crate::turns::Turns;
 
 /// More threads than this are taken for a mistake.
 const MAX_THREADS: usize = 1024;
@@ -80,7 +82,7 @@ pub struct CpuDevice {
     isa: Isa,
     share_all: bool,
     /// Teams in use, by their number of threads.
-    teams: Mutex<HashMap<usize, Weak<Mutex<Workers>>>>,
+    teams: Mutex<HashMap<usize, Weak<Turns<Workers>>>>,
     buffer_types: Vec<Arc<dyn BufferType>>,
 }
 
@@ -126,13 +128,13 @@ impl CpuDevice {
     }
 
     /// The team of so many threads, made when nobody has it.
-    fn workers(&self, threads: usize) -> Result<Arc<Mutex<Workers>>, DeviceError> {
+    fn workers(&self, threads: usize) -> Result<Arc<Turns<Workers>>, DeviceError> {
         let new = || {
             let team = Team::new(threads).map_err(|error| DeviceError::Thread {
                 device: self.info.name.clone(),
                 reason: error.to_string(),
             })?;
-            Ok(Arc::new(Mutex::new(Workers { team, runner: Runner::default() })))
+            Ok(Arc::new(Turns::new(Workers { team, runner: Runner::default() })))
         };
         if threads == 1 {
             return new();
@@ -161,6 +163,10 @@ impl Device for CpuDevice {
 
     fn memory(&self) -> MemoryInfo {
         system::memory()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { from_host_memory: true, mapped_files: true, ..Capabilities::default() }
     }
 
     fn features(&self) -> Vec<(String, String)> {
@@ -192,6 +198,11 @@ impl Device for CpuDevice {
     }
 
     fn supports_op(&self, case: &OpCase<'_>) -> Result<(), Unsupported> {
+        // A view is not computed; its layout is not one that follows from its source.
+        if !matches!(case.op, StepOp::Op(Op::View)) {
+            let possible = check_shapes(case.op, case.sources, case.dst);
+            possible.map_err(|reason| Unsupported(reason.into()))?;
+        }
         supports(case).map_err(|reason| Unsupported(reason.into()))
     }
 
@@ -223,6 +234,9 @@ impl Device for CpuDevice {
 
 /// Whether each operand lies where the step can read it, and is aligned for its elements.
 fn supports(case: &OpCase<'_>) -> Result<(), &'static str> {
+    if case.dst.overlaps_itself() && !matches!(case.op, StepOp::Op(Op::View)) {
+        return Err("elements of the destination overlap");
+    }
     let float = |layout: &Layout| matches!(layout.dtype(), DType::F32 | DType::F16);
     for (index, layout) in case.sources.iter().enumerate() {
         let Some(layout) = layout else { continue };
@@ -266,6 +280,7 @@ fn supports(case: &OpCase<'_>) -> Result<(), &'static str> {
 }
 
 /// A thread team and the memory that it works in.
+#[derive(Debug)]
 struct Workers {
     team: Team,
     runner: Runner,
@@ -277,13 +292,44 @@ struct CpuBackend {
     isa: Isa,
     threads: usize,
     share_all: bool,
-    workers: Arc<Mutex<Workers>>,
+    workers: Arc<Turns<Workers>>,
+}
+
+/// A program, and the team of as many threads as it was made for.
+#[derive(Debug)]
+struct TeamProgram {
+    program: CpuProgram,
+    threads: usize,
+    workers: Arc<Turns<Workers>>,
+}
+
+impl Program for TeamProgram {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl CpuBackend {
+    /// The team for a program: one's own, unless the program was made for another number of
+    /// threads.
+    fn workers_for<'a>(&'a self, program: &'a TeamProgram) -> &'a Turns<Workers> {
+        if program.threads == self.threads { &self.workers } else { &program.workers }
+    }
 }
 
 impl Backend for CpuBackend {
+    fn name(&self) -> &str {
+        &self.device
+    }
+
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType> {
+        host_buffer_type()
+    }
+
     fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
         let (threads, share_all) = (self.threads, self.share_all);
-        Ok(Arc::new(CpuProgram::compile(&self.device, steps, threads, share_all)?))
+        let program = CpuProgram::compile(&self.device, steps, threads, share_all)?;
+        Ok(Arc::new(TeamProgram { program, threads, workers: Arc::clone(&self.workers) }))
     }
 
     fn submit(
@@ -293,14 +339,37 @@ impl Backend for CpuBackend {
         abort: &AbortSignal,
     ) -> Result<(), DeviceError> {
         let foreign = || DeviceError::ForeignProgram { device: self.device.clone() };
-        let program = program.as_any().downcast_ref::<CpuProgram>().ok_or_else(foreign)?;
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Workers { team, runner } = &mut *workers;
-        runner.run(&self.device, team, self.isa, program, &memory, abort)
+        let program = program.as_any().downcast_ref::<TeamProgram>().ok_or_else(foreign)?;
+        let turn = self.workers_for(program).take(abort);
+        let mut turn = turn.ok_or(DeviceError::Cancelled)?;
+        let Workers { team, runner } = &mut *turn;
+        runner.run(&self.device, team, self.isa, &program.program, &memory, abort)
     }
 
     fn synchronize(&mut self) -> Result<(), DeviceError> {
         // `submit` returns when the work is done.
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_keeps_the_team_of_the_number_of_threads_that_it_was_made_for() {
+        let device = CpuDevice::new(Isa::scalar());
+        let backend = device.open(&BackendOptions { threads: 2 }).unwrap();
+        let program = backend.compile(&[]).unwrap();
+        drop(backend);
+        let threads = program.as_any().downcast_ref::<TeamProgram>().unwrap().threads;
+        let has_team = || {
+            let teams = device.teams.lock().unwrap();
+            teams.get(&threads).is_some_and(|team| team.strong_count() > 0)
+        };
+        // On a machine of one processor there is no team to share.
+        assert_eq!(has_team(), threads > 1);
+        drop(program);
+        assert!(!has_team());
     }
 }

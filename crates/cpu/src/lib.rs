@@ -6,6 +6,7 @@
 //! split work among threads, allocate or know tensors; whoever calls them
 //! does. Unsafe code is confined to the modules marked here.
 
+mod cgroup;
 mod check;
 mod device;
 mod hbm;
@@ -22,6 +23,7 @@ mod steps;
 mod system;
 #[allow(unsafe_code)]
 pub mod team;
+mod turns;
 mod view;
 
 pub use device::{CpuDevice, CpuDriver};

@@ -9,13 +9,10 @@
 //! lock, allocates nothing once its memory has grown, and looks at each region
 //! once.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use tensoryard_runtime::{
-    AbortSignal, Bound, DeviceError, Operand, Program, Region, Step, Submission,
-};
+use tensoryard_runtime::{AbortSignal, Bound, DeviceError, Operand, Region, Step, Submission};
 
 use crate::Isa;
 use crate::check::check_step;
@@ -45,12 +42,6 @@ struct RegionUse {
     is_written: bool,
     /// Alignment that the operands' elements need.
     alignment: usize,
-}
-
-impl Program for CpuProgram {
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 impl CpuProgram {

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use tensoryard_runtime::{
-    AbortSignal, Backend, DeviceError, MemoryError, Program, Step, Submission,
+    AbortSignal, Backend, BufferType, DeviceError, MemoryError, Program, Step, Submission,
 };
 
 use crate::abi;
@@ -23,6 +23,8 @@ pub(crate) struct DynamicBackend {
     name: String,
     device: u64,
     reads_host_memory: bool,
+    /// The first of the device.
+    buffer_type: Arc<dyn BufferType>,
     queue: NonNull<abi::Queue>,
     /// Kept between runs, so that running allocates nothing.
     bindings: Vec<abi::Binding>,
@@ -44,6 +46,7 @@ impl DynamicBackend {
         name: &str,
         device: u64,
         reads_host_memory: bool,
+        buffer_type: &Arc<dyn BufferType>,
     ) -> Result<Self, DeviceError> {
         let mut queue = std::ptr::null_mut();
         // SAFETY: the device exists; the handle is written through a pointer to it.
@@ -55,7 +58,9 @@ impl DynamicBackend {
             reason: "queue_open gave no queue".to_owned(),
         })?;
         let (library, name) = (Arc::clone(library), name.to_owned());
-        Ok(Self { library, name, device, reads_host_memory, queue, bindings: Vec::new() })
+        let buffer_type = Arc::clone(buffer_type);
+        let bindings = Vec::new();
+        Ok(Self { library, name, device, reads_host_memory, buffer_type, queue, bindings })
     }
 
     fn error(&self, failure: Failure) -> DeviceError {
@@ -77,6 +82,14 @@ fn device_error(device: &str, Failure { status, reason }: Failure) -> DeviceErro
 }
 
 impl Backend for DynamicBackend {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType> {
+        &self.buffer_type
+    }
+
     fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
         let device = (self.device, self.reads_host_memory);
         // SAFETY: the queue is open while this value lives.

@@ -296,6 +296,7 @@ impl Device for DynamicDevice {
             &self.info.name,
             self.index,
             self.reads_host_memory,
+            &self.buffer_types[0],
         )?;
         Ok(Box::new(backend))
     }

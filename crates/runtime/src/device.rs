@@ -250,6 +250,15 @@ pub struct Capabilities {
 #[doc(alias = "ggml_backend")]
 #[doc(alias = "ggml_backend_i")]
 pub trait Backend: Send {
+    /// Name of the device.
+    #[doc(alias = "ggml_backend_name")]
+    fn name(&self) -> &str;
+
+    /// The kind of memory that compute memory for this queue is allocated in: the first of its
+    /// device's.
+    #[doc(alias = "ggml_backend_get_default_buffer_type")]
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType>;
+
     /// Compiles steps, which are run in the order given.
     ///
     /// # Errors

@@ -69,6 +69,14 @@ impl SimBackend {
 }
 
 impl Backend for SimBackend {
+    fn name(&self) -> &str {
+        &self.core.info.name
+    }
+
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType> {
+        &self.core.buffer_types[0]
+    }
+
     fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
         self.core.fate.check()?;
         Ok(Arc::new(SimProgram::compile(&self.core, &*self.host, steps)?))

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tensoryard_graph::{Layout, Op};
 use tensoryard_runtime::{
-    AbortSignal, Aliasing, Backend, Bound, DeviceError, Operand, Program, Step, StepOp, Submission,
+    AbortSignal, Aliasing, Backend, Bound, BufferType, DeviceError, Operand, Program, Step, StepOp,
+    Submission,
 };
 
 use super::ReferenceOptions;
@@ -16,6 +17,7 @@ use crate::oracle::{Dense, OracleError, compute_step};
 #[derive(Debug)]
 pub(super) struct ReferenceBackend {
     options: Arc<ReferenceOptions>,
+    buffer_type: Arc<dyn BufferType>,
 }
 
 #[derive(Debug)]
@@ -31,8 +33,8 @@ impl Program for ReferenceProgram {
 }
 
 impl ReferenceBackend {
-    pub(super) fn new(options: Arc<ReferenceOptions>) -> Self {
-        Self { options }
+    pub(super) fn new(options: &Arc<ReferenceOptions>, buffer_type: &Arc<dyn BufferType>) -> Self {
+        Self { options: Arc::clone(options), buffer_type: Arc::clone(buffer_type) }
     }
 
     fn fail(&self, step: &Step, reason: impl Into<String>) -> DeviceError {
@@ -120,6 +122,14 @@ impl ReferenceBackend {
 }
 
 impl Backend for ReferenceBackend {
+    fn name(&self) -> &str {
+        &self.options.name
+    }
+
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType> {
+        &self.buffer_type
+    }
+
     fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
         for step in steps {
             let layouts: Vec<Option<Layout>> =

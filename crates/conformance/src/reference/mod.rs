@@ -157,7 +157,7 @@ impl Device for ReferenceDevice {
                 wanted: "0 or 1".to_owned(),
             });
         }
-        Ok(Box::new(ReferenceBackend::new(Arc::clone(&self.options))))
+        Ok(Box::new(ReferenceBackend::new(&self.options, &self.buffer_types[0])))
     }
 }
 

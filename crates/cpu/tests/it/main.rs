@@ -8,3 +8,4 @@ mod conformance;
 mod device;
 mod limits;
 mod memory;
+mod queue;

@@ -50,6 +50,7 @@ impl Tensors {
             return Ok(CopyPath::Nothing);
         }
         let (source, layout) = (self.whole(src)?, self.slot(src)?.layout);
+        self.settled(src, 0, layout.data_bytes(), self.buffer(from.buffer)?)?;
         let outcome = if source.cut.is_some() {
             let bytes = self.read(src)?;
             self.buffer_mut(to.buffer)?
@@ -84,6 +85,7 @@ impl Tensors {
         let checked = self.check_copy(Some(other), ends)?;
         let Some([from, to]) = checked else { return Ok(CopyPath::Nothing) };
         let (source, layout) = (other.whole(src)?, other.slot(src)?.layout);
+        other.settled(src, 0, layout.data_bytes(), other.buffer(from.buffer)?)?;
         let outcome = if source.cut.is_some() {
             let bytes = other.read(src)?;
             self.buffer_mut(to.buffer)?

@@ -377,7 +377,7 @@ impl Tensors {
     }
 
     /// What was queued on the buffer is done, and went well.
-    fn settled(
+    pub(super) fn settled(
         &self,
         tensor: TensorKey,
         offset_bytes: usize,

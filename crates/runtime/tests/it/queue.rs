@@ -10,7 +10,7 @@ use std::time::Duration;
 use tensoryard_graph::Layout;
 use tensoryard_runtime::{
     AbortSignal, Backend, BufferType, DeviceError, Event, HostMemory, Location, Memory,
-    MemoryError, PendingRead, PlacedLayout, Program, Step, Submission, Transfers,
+    MemoryError, PendingRead, PlacedLayout, Program, Step, Submission, Transfers, host_buffer_type,
 };
 
 /// A kind of memory with what tests want to know of it.
@@ -235,6 +235,14 @@ impl Drop for Queue {
 }
 
 impl Backend for Queue {
+    fn name(&self) -> &str {
+        "queue"
+    }
+
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType> {
+        host_buffer_type()
+    }
+
     fn compile(&self, _: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
         Err(lost())
     }

@@ -165,6 +165,16 @@ fn what_goes_wrong_in_a_queue_is_told_with_the_tensor() {
     assert!(error.to_string().starts_with("\"t\", 2 bytes at offset 4: queue is lost"), "{error}");
     let pending = tensors.get_async(&mut queue, t, 0, 2).unwrap();
     assert!(matches!(pending.wait(), Err(DeviceError::Lost { .. })));
+    // What was not written is not copied elsewhere either.
+    let near = tensors.add("near", bytes(16));
+    tensors.place_all(host_buffer_type(), Usage::Any).unwrap();
+    let wanted = "\"t\", 16 bytes at offset 0: queue is lost";
+    let error = tensors.copy(t, near).unwrap_err();
+    assert!(error.to_string().starts_with(wanted), "{error}");
+    let (mut others, other) = filled(host_buffer_type(), 7);
+    let error = others.copy_from(&tensors, t, other).unwrap_err();
+    assert!(error.to_string().starts_with(wanted), "{error}");
+    assert_eq!(whole(&others, other), [7; 16]);
     // What is written over is whole again after a reset.
     queue.broken.store(false, Ordering::SeqCst);
     assert!(queue.synchronize().is_err());

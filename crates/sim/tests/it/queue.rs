@@ -7,9 +7,9 @@ use tensoryard_runtime::{
     AbortSignal, Backend, BackendOptions, Buffer, Device, DeviceError, Event, Location, Region,
     Submission, Usage,
 };
-use tensoryard_sim::{Faults, SimDevice, SimOptions};
+use tensoryard_sim::{Faults, Shares, SimDevice, SimOptions};
 
-use crate::support::{buffer, driver, floats, row, sim, step, values};
+use crate::support::{buffer, cpu, driver, floats, row, sim, step, values};
 
 const TWICE: Scale = Scale { factor: 2.0, offset: 0.0 };
 
@@ -88,6 +88,41 @@ fn a_queue_waits_for_the_events_of_another() {
     after.wait().unwrap();
     assert!(done.is_done());
     assert!(after.simulated_ns() >= done.simulated_ns() && done.simulated_ns() > Some(0));
+}
+
+#[test]
+fn a_queue_says_which_device_and_memory_it_has() {
+    let driver = driver();
+    let device = driver.device(SimOptions::named("A")).unwrap();
+    let backend = open(&device);
+    assert_eq!((backend.name(), backend.default_buffer_type().name()), ("A", "A memory"));
+    let sharing = SimOptions { shares: Shares::Device("A".to_owned()), ..SimOptions::named("B") };
+    let sharing = open(&driver.device(sharing).unwrap());
+    assert_eq!((sharing.name(), sharing.default_buffer_type().name()), ("B", "A memory"));
+}
+
+#[test]
+fn a_device_without_events_waits_for_those_of_another_and_gives_its_own() {
+    let device = sim(slow("A"));
+    let (mut far, mut near) = (open(&device), cpu().open(&BackendOptions { threads: 1 }).unwrap());
+    let program = far.compile(&[step(&*device, TWICE, 0, 1, 2)]).unwrap();
+    let (mut x, mut y) = (buffer(&*device, &[1.0, 5.0]), memory(&device, 2));
+    let lent = Submission::of_chunks([&mut x, &mut y]);
+    far.submit(&program, lent, &AbortSignal::new()).unwrap();
+    let event = far.record().unwrap();
+    assert!(!event.is_done());
+    near.wait(&event).unwrap();
+    assert!(event.is_done());
+    // What the CPU was given is done when it gives an event.
+    let event = near.record().unwrap();
+    assert!(event.is_done());
+    far.wait(&event).unwrap();
+    far.synchronize().unwrap();
+    // What went wrong before an event is told to whoever waits for it.
+    device.lose("unplugged");
+    let (signal, event) = Event::pending("A");
+    drop(signal);
+    assert!(matches!(near.wait(&event), Err(DeviceError::Lost { .. })));
 }
 
 #[test]

@@ -185,6 +185,14 @@ impl Device for Panicking {
 }
 
 impl Backend for PanickingBackend {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType> {
+        self.0.default_buffer_type()
+    }
+
     fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
         self.0.compile(steps)
     }

@@ -178,7 +178,7 @@ names! {
     fn exec::GraphData { copy_to load }
     fn plan::Placement { device reason }
     fn tensors::LinearPlacer { new place }
-    dyn Backend { compile record submit synchronize wait }
+    dyn Backend { compile default_buffer_type name record submit synchronize wait }
     dyn BufferType { alignment allocate is_host max_size name takes_views tensor_bytes }
     dyn Device {
         buffer_types capabilities features info memory open supports_buffer_type supports_op
