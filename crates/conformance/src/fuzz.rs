@@ -83,7 +83,7 @@ pub fn run_random(seed: u64, scene: &Scene) -> Result<Outcome, Box<dyn Error>> {
         .collect();
     let mut options = PlanOptions { fusion: scene.fusion, ..PlanOptions::default() };
     let mut rng = Rng::new(seed ^ 0x0b5e);
-    options.staged = rng.chance(25);
+    options.overlapping_runs = 1 + usize::from(rng.chance(25));
     if rng.chance(30) {
         options.observed = graph.ids().filter(|_| rng.chance(20)).collect();
     }

@@ -210,7 +210,7 @@ fn allocate(bencher: Bencher<'_, '_>, splits: usize) {
     let splits = plan::split::split(&facts, &placement, &memory, &[]);
     let selected = plan::select::select(&facts, &memory, &splits, true);
     bencher.bench_local(|| {
-        plan::allocate::allocate(&facts, &memory, &splits, black_box(&selected), false).unwrap()
+        plan::allocate::allocate(&facts, &memory, &splits, black_box(&selected), 1).unwrap()
     });
 }
 
@@ -222,7 +222,7 @@ fn lower(bencher: Bencher<'_, '_>, splits: usize) {
     let held = facts.memory(&placement);
     let splits = plan::split::split(&facts, &placement, &held, &[]);
     let selected = plan::select::select(&facts, &held, &splits, true);
-    let memory = plan::allocate::allocate(&facts, &held, &splits, &selected, false).unwrap();
+    let memory = plan::allocate::allocate(&facts, &held, &splits, &selected, 1).unwrap();
     bencher.bench_local(|| {
         plan::lower::lower(&facts, &splits.arrivals, black_box(&selected), &memory).unwrap()
     });

@@ -25,6 +25,7 @@ use super::select::Selected;
 use super::split::Splits;
 use super::{DeviceIndex, Value};
 use crate::PlanError;
+use crate::exec::MAX_COPIES;
 
 const NONE: u32 = u32::MAX;
 
@@ -64,9 +65,11 @@ struct Allocator<'a> {
     temporaries: Vec<Block>,
     /// Roots of inputs and outputs, where memory is staged.
     staged: Option<TensorMap<bool>>,
+    /// How often staged memory is there.
+    copies: usize,
 }
 
-/// Finds a place for every value of the run.
+/// Finds a place for every value of the run. With more than one copy, memory is staged.
 ///
 /// # Errors
 /// A tensor larger than the largest buffer, or memory beyond the address space.
@@ -76,7 +79,7 @@ pub fn allocate(
     memory: &Memory,
     splits: &Splits,
     selected: &Selected,
-    staged: bool,
+    copies: usize,
 ) -> Result<MemoryPlan, PlanError> {
     let graph = facts.graph;
     let (pools, pool_of_kind, pool_of_device) = make_pools(facts);
@@ -94,7 +97,8 @@ pub fn allocate(
         slots: TensorMap::filled(Slot::None, graph.len()),
         arrivals: vec![None; splits.arrivals.len()],
         temporaries: Vec::with_capacity(selected.temporaries.len()),
-        staged: staged.then(|| staged_roots(graph)),
+        staged: (copies > 1).then(|| staged_roots(graph)),
+        copies: copies.clamp(1, MAX_COPIES),
     };
     allocator.find_last_uses();
     allocator.place_inputs(memory)?;
@@ -395,6 +399,7 @@ impl Allocator<'_> {
         MemoryPlan {
             pools: self.pools.into_iter().map(|state| state.pool).collect(),
             chunks,
+            copies: self.copies,
             tensors: self.slots,
             arrivals: self.arrivals.into_iter().flatten().map(place).collect(),
             temporaries: self.temporaries.into_iter().map(place).collect(),

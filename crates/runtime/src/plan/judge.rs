@@ -78,8 +78,8 @@ impl<'a> Judge<'a> {
         let splits = split::split(facts, placement, &held, &options.observed);
         let selected = select::select(facts, &held, &splits, options.fusion);
         if options.limits.devices.iter().any(Option::is_some) {
-            let memory =
-                allocate::allocate(facts, &held, &splits, &selected, options.staged).ok()?;
+            let copies = options.overlapping_runs;
+            let memory = allocate::allocate(facts, &held, &splits, &selected, copies).ok()?;
             limits::check(devices, residence, &memory, &options.limits).ok()?;
         }
         let stretches: Vec<Stretch<'_>> = splits
@@ -100,7 +100,7 @@ impl<'a> Judge<'a> {
             arrivals: &splits.arrivals,
             temporaries: &selected.temporaries,
             operations: &selected.operations,
-            staged: options.staged,
+            staged: options.overlapping_runs > 1,
         };
         Some(course.follow(&stretches, self.rates).makespan_ns)
     }

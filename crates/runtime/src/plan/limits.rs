@@ -84,6 +84,13 @@ pub(super) struct Memories {
     empty: Vec<MemoryUse>,
 }
 
+/// Sizes of the largest chunks of a kind, by position.
+struct Largest<'a> {
+    kind: &'a Arc<dyn BufferType>,
+    shared: Vec<usize>,
+    staged: Vec<usize>,
+}
+
 impl Memories {
     pub fn new(devices: &[PlanDevice], limits: &MemoryLimits) -> Self {
         let mut memories = Self { kinds: Vec::new(), empty: Vec::new() };
@@ -159,30 +166,37 @@ impl Memories {
 
     /// Adds the compute memory of plans that use one workspace in turn.
     pub fn add_compute(&self, uses: &mut [MemoryUse], plans: &[&MemoryPlan]) {
-        // A workspace keeps the largest of the n-th chunks of each kind.
-        let mut largest: Vec<(&Arc<dyn BufferType>, Vec<usize>)> = Vec::new();
+        // A workspace keeps the largest of the n-th chunks of each kind, apart for those that are
+        // staged.
+        let mut largest: Vec<Largest<'_>> = Vec::new();
         for plan in plans {
             for (number, pool) in plan.pools.iter().enumerate() {
                 let kind = &pool.buffer_type;
                 let known =
-                    largest.iter().position(|(other, _)| same_buffer_type(&***other, &**kind));
+                    largest.iter().position(|other| same_buffer_type(&**other.kind, &**kind));
                 let at = known.unwrap_or_else(|| {
-                    largest.push((kind, Vec::new()));
+                    largest.push(Largest { kind, shared: Vec::new(), staged: Vec::new() });
                     largest.len() - 1
                 });
-                let sizes = &mut largest[at].1;
-                let chunks = plan.chunks.iter().filter(|chunk| chunk.pool == number);
-                for (position, chunk) in chunks.enumerate() {
-                    match sizes.get_mut(position) {
-                        Some(size) => *size = chunk.bytes.max(*size),
-                        None => sizes.push(chunk.bytes),
+                for staged in [false, true] {
+                    let Largest { shared, staged: apart, .. } = &mut largest[at];
+                    let sizes = if staged { apart } else { shared };
+                    let chunks = plan.chunks.iter();
+                    let chunks =
+                        chunks.filter(|chunk| chunk.pool == number && chunk.staged == staged);
+                    for (position, chunk) in chunks.enumerate() {
+                        let bytes = plan.chunk_bytes(chunk);
+                        match sizes.get_mut(position) {
+                            Some(size) => *size = bytes.max(*size),
+                            None => sizes.push(bytes),
+                        }
                     }
                 }
             }
         }
-        for (kind, sizes) in largest {
+        for Largest { kind, shared, staged } in largest {
             if let Some(memory) = self.of(&**kind) {
-                let bytes = sizes.into_iter().fold(0, usize::saturating_add);
+                let bytes = shared.into_iter().chain(staged).fold(0, usize::saturating_add);
                 uses[memory].compute = uses[memory].compute.saturating_add(bytes);
             }
         }

@@ -101,8 +101,9 @@ pub struct PlanOptions {
     /// Computed tensors and views whose values are wanted while the graph runs: see
     /// [`split::split`].
     pub observed: Vec<TensorId>,
-    /// Whether inputs, arrivals and outputs get chunks of their own, so that runs can overlap.
-    pub staged: bool,
+    /// Runs that shall be able to overlap, up to [`MAX_COPIES`](crate::exec::MAX_COPIES). Above
+    /// one, inputs, arrivals and outputs get chunks of their own, which are there as many times.
+    pub overlapping_runs: usize,
     /// Whether ops with weights in host memory may go to a faster device that wants them.
     pub offload: bool,
 }
@@ -117,7 +118,7 @@ impl Default for PlanOptions {
             strategy: Strategy::default(),
             rates: Vec::new(),
             observed: Vec::new(),
-            staged: false,
+            overlapping_runs: 1,
             offload: false,
         }
     }
@@ -355,7 +356,7 @@ pub fn draft(
     let held = facts.memory(&placement);
     let splits = split::split(&facts, &placement, &held, &options.observed);
     let selected = select::select(&facts, &held, &splits, options.fusion);
-    let memory = allocate::allocate(&facts, &held, &splits, &selected, options.staged)?;
+    let memory = allocate::allocate(&facts, &held, &splits, &selected, options.overlapping_runs)?;
     limits::check(devices, &residence, &memory, &options.limits)?;
     let lowered = lower::lower(&facts, &splits.arrivals, &selected, &memory)?;
     let arrivals = splits.arrivals;

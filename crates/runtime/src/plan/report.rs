@@ -76,7 +76,7 @@ impl Blueprint {
         );
     }
 
-    /// Bytes of compute memory by kind.
+    /// Bytes of compute memory by kind, with all copies of what is staged.
     #[doc(alias = "ggml_backend_sched_reserve_size")]
     #[doc(alias = "ggml_gallocr_reserve_n_size")]
     pub fn compute_bytes(&self) -> Vec<(String, usize)> {
@@ -85,7 +85,7 @@ impl Blueprint {
             .map(|(number, pool)| {
                 let chunks = self.memory.chunks.iter();
                 let own = chunks.filter(|chunk| chunk.pool == number);
-                let bytes = own.map(|chunk| chunk.bytes).sum();
+                let bytes = own.map(|chunk| self.memory.chunk_bytes(chunk)).sum();
                 (pool.buffer_type.name().to_owned(), bytes)
             })
             .collect()

@@ -119,7 +119,8 @@ impl Session {
         graphs: &[&Arc<Graph>],
         mut options: SessionOptions,
     ) -> Result<Self, RunError> {
-        options.plan.staged |= options.overlapping_runs > 1;
+        options.overlapping_runs = options.overlapping_runs.max(options.plan.overlapping_runs);
+        options.plan.overlapping_runs = options.overlapping_runs;
         if devices.is_empty() {
             return Err(PlanError::NoDevice.into());
         }

@@ -45,7 +45,7 @@ fn plan(seed: u64) -> Outcome {
     let residence = Residence::new(&graph, &weights, &state).unwrap();
     let mut options = PlanOptions { fusion: rng.chance(50), ..PlanOptions::default() };
     let plain = draft(&graph, &devices, residence.clone(), &options);
-    options.staged = rng.chance(50);
+    options.overlapping_runs = 1 + usize::from(rng.chance(50));
     options.observed = graph.ids().filter(|_| rng.chance(15)).collect::<Vec<TensorId>>();
     let other = draft(&graph, &devices, residence.clone(), &options);
     let (plain, other) = match (plain, other) {

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use tensoryard_conformance::reference::ReferenceOptions;
-use tensoryard_graph::{DType, Graph};
+use tensoryard_graph::ops::UnaryKind;
+use tensoryard_graph::{DType, Graph, OpKind};
 use tensoryard_runtime::plan::MemoryLimits;
 use tensoryard_runtime::{
     DeviceIndex, PlanError, RunError, Selected, Session, SessionOptions, Weights,
 };
 
 use crate::policy::{build, devices, draft_on, options};
-use crate::support::full;
+use crate::support::{full, only, without};
 
 /// Weights of 64 and 16 bytes, a state of 48, two inputs of 16 and 4 bytes, results of 16.
 fn graph() -> Arc<Graph> {
@@ -103,6 +104,46 @@ fn several_chunks_of_one_kind_add_up() {
     assert!(blueprint.memory.chunks.len() > 1);
     let uses = blueprint.memory_use(&MemoryLimits::default());
     assert_eq!(uses[0].compute, 64 * blueprint.memory.chunks.len());
+}
+
+#[test]
+fn what_is_staged_counts_once_for_each_run_that_overlaps() {
+    let graph = build(|g| {
+        let x = g.input("x", DType::F32, [16, 1]);
+        let y = x.unary(UnaryKind::Neg).scale(2.0, 0.0);
+        y.unary(UnaryKind::Neg).scale(3.0, 0.0).output("y");
+    });
+    let lacking = || vec![without("A", &[OpKind::Unary]), only("B", &[OpKind::Unary])];
+    let none = MemoryLimits::default();
+    let draft = |overlapping_runs, limit| {
+        let options = options(|o| {
+            o.overlapping_runs = overlapping_runs;
+            o.limits.devices = vec![limit];
+        });
+        draft_on(&graph, &devices(lacking()), 0, &options)
+    };
+    let once = draft(2, None).unwrap();
+    let chunks = once.memory.chunks.iter();
+    let staged: usize = chunks.clone().filter(|c| c.staged).map(|c| c.bytes).sum();
+    let shared: usize = chunks.filter(|c| !c.staged).map(|c| c.bytes).sum();
+    assert!(staged > 0 && shared > 0);
+    for copies in 2..=4 {
+        let blueprint = draft(copies, None).unwrap();
+        let uses = blueprint.memory_use(&none);
+        let compute: usize = uses.iter().map(|memory| memory.compute).sum();
+        assert_eq!(compute, copies * staged + shared);
+        // Exactly what a session takes, and what limits compare with.
+        let selected: Vec<Selected> =
+            lacking().into_iter().map(|device| Selected::new(device.build())).collect();
+        let options = SessionOptions { overlapping_runs: copies, ..SessionOptions::default() };
+        let weights = Arc::new(Weights::default());
+        let mut session = Session::open(&selected, weights, &[&graph], options).unwrap();
+        session.reserve(&graph).unwrap();
+        assert_eq!(session.workspace_bytes(), compute);
+        assert!(draft(copies, Some(uses[0].compute)).is_ok());
+        let error = draft(copies, Some(uses[0].compute - 1)).unwrap_err();
+        assert!(matches!(error, PlanError::DoesNotFit { by: 1, .. }), "{error}");
+    }
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn bench(graph: &Graph) -> Bench {
 }
 
 fn staged(bench: &Bench, graph: &Arc<Graph>) -> Plan {
-    let options = PlanOptions { fusion: false, staged: true, ..PlanOptions::default() };
+    let options = PlanOptions { fusion: false, overlapping_runs: 2, ..PlanOptions::default() };
     bench.plan_with(graph, &options).unwrap()
 }
 

@@ -78,7 +78,11 @@ fn a_run_takes_exactly_the_predicted_time() {
         let (weights, state) = (rng.below(devices.len()), last);
         let mut bench = Bench::open(&graph, &shared, &random.weights, weights, state);
         let strategy = rng.pick(&[Strategy::Priority, Strategy::Priority, Strategy::Cost]);
-        let options = PlanOptions { strategy, staged: rng.chance(30), ..PlanOptions::default() };
+        let options = PlanOptions {
+            strategy,
+            overlapping_runs: 1 + usize::from(rng.chance(30)),
+            ..PlanOptions::default()
+        };
         let plan = bench.plan(&graph, &options);
         let prediction = predicted(&plan);
         // More than one run: the clock is set back, and old events mean nothing.

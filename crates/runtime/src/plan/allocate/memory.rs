@@ -69,6 +69,8 @@ pub struct MemoryPlan {
     pub pools: Vec<Pool>,
     /// The chunks of all pools.
     pub chunks: Vec<Chunk>,
+    /// How often each staged chunk is there.
+    pub copies: usize,
     /// Slots of the graph's tensors.
     pub tensors: TensorMap<Slot>,
     /// Places of the arrivals.
@@ -94,6 +96,11 @@ impl MemoryPlan {
                 Some(Place { chunk: place.chunk, offset_bytes, bytes })
             }
         }
+    }
+
+    /// Bytes of a chunk, of all its copies if it is staged.
+    pub fn chunk_bytes(&self, chunk: &Chunk) -> usize {
+        if chunk.staged { chunk.bytes.saturating_mul(self.copies) } else { chunk.bytes }
     }
 
     /// The buffer type of a chunk.
