@@ -5,26 +5,31 @@ use std::sync::Arc;
 use tensoryard_graph::{Layout, TensorId};
 
 use super::{State, Workspace};
-use crate::identity::Identity;
+use crate::identity::{Identity, WeakIdentity};
 use crate::submission::{Bindings, BoundRegion};
 use crate::{Buffer, Plan, RunError, Weights};
 
 /// Bindings with what they were made for.
 #[derive(Debug)]
 pub(crate) struct Known {
-    plan: Identity,
-    weights: Identity,
-    state: Identity,
+    plan: WeakIdentity,
+    weights: WeakIdentity,
+    state: WeakIdentity,
     copy: usize,
     bindings: Arc<Bindings>,
 }
 
 impl Known {
     fn is_for(&self, plan: &Plan, weights: &Weights, state: &State, copy: usize) -> bool {
-        self.plan == *plan.identity()
-            && self.weights == *weights.identity()
-            && self.state == *state.identity()
+        self.plan.is(plan.identity())
+            && self.weights.is(weights.identity())
+            && self.state.is(state.identity())
             && self.copy == copy
+    }
+
+    /// Whether a part is gone. The bindings keep its memory.
+    fn is_gone(&self) -> bool {
+        self.plan.is_gone() || self.weights.is_gone() || self.state.is_gone()
     }
 }
 
@@ -46,15 +51,16 @@ pub(crate) fn bindings(
         return Ok(Arc::clone(&workspace.known[0].bindings));
     }
     let bindings = Arc::new(make(plan, weights, state, workspace, copy)?);
+    workspace.known.retain(|known| !known.is_gone());
     if workspace.known.len() >= MAX_KNOWN {
         workspace.known.clear();
     }
     workspace.known.insert(
         0,
         Known {
-            plan: plan.identity().clone(),
-            weights: weights.identity().clone(),
-            state: state.identity().clone(),
+            plan: plan.identity().downgrade(),
+            weights: weights.identity().downgrade(),
+            state: state.identity().downgrade(),
             copy,
             bindings: Arc::clone(&bindings),
         },

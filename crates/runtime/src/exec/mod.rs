@@ -20,10 +20,9 @@ pub use observe::{Observer, Seen, SplitTiming};
 pub use output::read_output;
 pub(crate) use output::read_output_of;
 pub(crate) use route::Route;
+pub(crate) use run::make_ready;
 pub use run::{Input, RunOptions, run, submit};
 pub use state::{State, StateStatus, StateTensor};
-#[cfg(all(test, loom))]
-pub(crate) use ticket::Flight;
-pub(crate) use ticket::RunMark;
 pub use ticket::Ticket;
+pub(crate) use ticket::{Flight, RunMark};
 pub use workspace::{MAX_COPIES, RunCounters, Workspace};

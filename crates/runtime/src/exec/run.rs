@@ -16,6 +16,7 @@ use super::observe::{Observer, Seen, SplitTiming};
 use super::route::{InputRoute, Route};
 use super::ticket::{Flight, Ticket};
 use super::{State, StateStatus, Workspace, bind};
+use crate::plan::PlanSplit;
 use crate::submission::{Bindings, Submission};
 use crate::{
     AbortSignal, Backend, DeviceError, DeviceIndex, Event, Plan, Region, RunError, Weights,
@@ -97,7 +98,7 @@ pub fn run(
 
 /// Lets queues whose work failed take work again. What is still queued may go on for a while;
 /// state and workspace wait for it.
-fn make_ready(backends: &mut [Box<dyn Backend>]) {
+pub(crate) fn make_ready(backends: &mut [Box<dyn Backend>]) {
     for backend in backends.iter_mut().filter(|backend| backend.is_asynchronous()) {
         // The error is known, or follows from the one that is.
         _ = backend.synchronize();
@@ -163,8 +164,7 @@ pub fn submit(
     if let Err(error) = outcome {
         make_ready(backends);
         workspace.forget_failures();
-        state.forget_failures();
-        written().for_each(|name| state.mark(name, StateStatus::Torn));
+        state.run_failed(written());
         return Err(error);
     }
     let mended = || leaves().filter(|(_, reads)| !**reads).map(|(&id, _)| name(id));
@@ -251,15 +251,21 @@ impl Run<'_> {
             let bytes = find(inputs, &plan.graph.tensor(input.id).name)?.bytes;
             self.write_input(input, bytes)?;
         }
+        if options.timings.is_some() {
+            // The first split's time begins when all before it is done.
+            self.backends.iter_mut().try_for_each(|backend| backend.synchronize())?;
+        }
         for (number, split) in plan.splits.iter().enumerate() {
             let start = options.timings.is_some().then(Instant::now);
+            let copied_bytes = self.workspace.counters.copied_bytes;
             for &index in &split.arrivals {
                 self.arrive(index.0)?;
             }
             if options.abort.is_aborted() {
                 return Err(DeviceError::Cancelled.into());
             }
-            let copied = start.map(|start| self.wait_since(split.device, start)).transpose()?;
+            let copied_bytes = self.workspace.counters.copied_bytes.saturating_sub(copied_bytes);
+            let copied = start.map(|start| self.wait_for_copies(split, start)).transpose()?;
             self.reached = number + 1;
             let regions = &route.splits[number].regions;
             self.order(split.device, regions)?;
@@ -270,11 +276,10 @@ impl Run<'_> {
             if let (Some(timings), Some(copy), Some(start)) =
                 (options.timings.as_deref_mut(), copied, start)
             {
-                let arrivals = split.arrivals.iter().map(|index| &route.arrivals[index.0].from);
                 timings.push(SplitTiming {
                     split: number,
                     device: split.device,
-                    copied_bytes: arrivals.map(|from| from.layout.data_bytes()).sum(),
+                    copied_bytes: usize::try_from(copied_bytes).unwrap_or(usize::MAX),
                     copy,
                     compute: self.wait_since(split.device, start)?.saturating_sub(copy),
                 });
@@ -284,6 +289,21 @@ impl Run<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Waits for a split's copies, in whichever queue they are, and tells the time since `start`.
+    fn wait_for_copies(
+        &mut self,
+        split: &PlanSplit,
+        start: Instant,
+    ) -> Result<Duration, DeviceError> {
+        for &index in &split.arrivals {
+            let region = self.route.arrivals[index.0].to.region;
+            if let Some(event) = self.bindings.region(region).and_then(|r| r.shared.last()) {
+                event.wait()?;
+            }
+        }
+        self.wait_since(split.device, start)
     }
 
     /// Waits for a device and tells the time since `start`.

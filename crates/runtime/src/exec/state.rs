@@ -11,7 +11,7 @@ use tensoryard_graph::{Graph, Layout, Origin};
 
 use super::ticket::Flight;
 use crate::identity::Identity;
-use crate::{Assignment, Buffer, BufferType, Device, MemoryError, PlacedLayout, RunError, Usage};
+use crate::{Assignment, Buffer, Device, MemoryError, PlacedLayout, RunError, Usage};
 
 /// What became of a state tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -41,6 +41,15 @@ pub struct StateTensor {
     buffer: Buffer,
     layout: Layout,
     status: StateStatus,
+    /// What the caller did to it since [`State::take_changes`] was asked last.
+    change: Option<Change>,
+}
+
+/// What a caller did to a state tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Written,
+    Cleared,
 }
 
 impl StateTensor {
@@ -52,6 +61,14 @@ impl StateTensor {
     /// Type, shape and strides.
     pub fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Whether its memory went with a device.
+    fn is_gone(&self) -> bool {
+        let mut byte = [0; 1];
+        let bytes = self.buffer.size().min(1);
+        let answer = self.buffer.memory().read_bytes(0, &mut byte[..bytes]);
+        matches!(answer, Err(MemoryError::Lost { .. }))
     }
 }
 
@@ -99,7 +116,7 @@ impl State {
             buffer.memory_mut().init_tensor(&placed)?;
             buffer.memory_mut().clear(0)?;
             let status = StateStatus::Committed;
-            let tensor = StateTensor { buffer, layout, status };
+            let tensor = StateTensor { buffer, layout, status, change: None };
             state.tensors.insert(name.to_owned(), tensor);
         }
         Ok(state)
@@ -133,13 +150,17 @@ impl State {
     /// # Errors
     /// An unknown name.
     pub fn status(&self, name: &str) -> Result<StateStatus, RunError> {
-        let mut status = self.tensor(name)?.status;
+        let tensor = self.tensor(name)?;
+        let mut status = tensor.status;
         let pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut has_failed = false;
         for run in &*pending {
             let ended_well = run.flight.wait().is_ok();
             status = after(status, ended_well, run, name);
+            has_failed |= !ended_well;
         }
-        Ok(status)
+        drop(pending);
+        Ok(if has_failed && tensor.is_gone() { StateStatus::Lost } else { status })
     }
 
     /// Reads a state tensor as contiguous bytes of its elements. Waits for runs in flight.
@@ -167,6 +188,7 @@ impl State {
             self.tensors.get_mut(name).ok_or_else(|| RunError::UnknownState(name.to_owned()))?;
         tensor.buffer.memory_mut().write_tensor(0, &tensor.layout, bytes)?;
         tensor.status = StateStatus::Committed;
+        tensor.change = Some(Change::Written);
         Ok(())
     }
 
@@ -179,8 +201,37 @@ impl State {
         for tensor in self.tensors.values_mut() {
             tensor.buffer.memory_mut().clear(0)?;
             tensor.status = StateStatus::Committed;
+            tensor.change = Some(Change::Cleared);
         }
         Ok(())
+    }
+
+    /// What the caller wrote since this was asked last, as far as it can be read.
+    pub(crate) fn take_changes(&mut self) -> Vec<(String, Result<Vec<u8>, RunError>)> {
+        self.settle(true);
+        let changed = self.tensors.iter_mut().filter_map(|(name, tensor)| {
+            let change = tensor.change.take()?;
+            Some((name.clone(), change, tensor.layout.data_bytes()))
+        });
+        let changed: Vec<(String, Change, usize)> = changed.collect();
+        let read = |(name, change, bytes): (String, Change, usize)| {
+            let bytes = match change {
+                Change::Written => self.read(&name),
+                Change::Cleared => Ok(vec![0; bytes]),
+            };
+            (name, bytes)
+        };
+        changed.into_iter().map(read).collect()
+    }
+
+    /// Whether the caller cleared everything, and that is all there is to know.
+    pub(crate) fn was_cleared(&self) -> bool {
+        self.tensors.values().all(|tensor| tensor.change == Some(Change::Cleared))
+    }
+
+    /// Nothing counts as written by the caller any more.
+    pub(crate) fn forget_changes(&mut self) {
+        self.tensors.values_mut().for_each(|tensor| tensor.change = None);
     }
 
     /// Takes torn tensors as they are: for callers who write every element before they read it.
@@ -213,42 +264,44 @@ impl State {
     /// Learns the outcome of runs that are over; of all runs, if it waits.
     pub(super) fn settle(&mut self, wait: bool) {
         let pending = self.pending.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut has_failed = false;
         // In order: a later run that mends a tensor comes after the one that tore it.
         while pending.first().is_some_and(|run| wait || run.flight.is_done()) {
             let run = pending.remove(0);
             let ended_well = run.flight.wait().is_ok();
-            if !ended_well {
-                self.tensors.values().for_each(|tensor| tensor.buffer.shared().forget_failure());
-            }
+            has_failed |= !ended_well;
             for name in run.written.iter().chain(&run.mended) {
                 if let Some(tensor) = self.tensors.get_mut(name) {
                     tensor.status = after(tensor.status, ended_well, &run, name);
                 }
             }
         }
-    }
-
-    /// What failed runs left behind does not keep later ones from running.
-    pub(super) fn forget_failures(&self) {
-        self.tensors.values().for_each(|tensor| tensor.buffer.shared().forget_failure());
-    }
-
-    /// Marks tensors of a run that failed or mended them.
-    pub(super) fn mark(&mut self, name: &str, status: StateStatus) {
-        if let Some(tensor) = self.tensors.get_mut(name)
-            && tensor.status != StateStatus::Lost
-        {
-            tensor.status = status;
+        if has_failed {
+            self.find_lost();
         }
     }
 
-    /// Marks what lies in memory that a lost device takes with it.
-    pub fn mark_lost(&mut self, is_lost: impl Fn(&dyn BufferType) -> bool) {
+    /// A run has failed, whose work is over: what it left behind does not keep later runs from
+    /// running. Tensors that it may have written are torn, those that went with a device lost.
+    pub(super) fn run_failed<'a>(&mut self, written: impl Iterator<Item = &'a str>) {
         self.settle(true);
+        written.for_each(|name| self.mark(name, StateStatus::Torn));
+        self.find_lost();
+    }
+
+    fn find_lost(&mut self) {
         for tensor in self.tensors.values_mut() {
-            if is_lost(&**tensor.buffer.buffer_type()) {
+            tensor.buffer.shared().forget_failure();
+            if tensor.is_gone() {
                 tensor.status = StateStatus::Lost;
             }
+        }
+    }
+
+    /// Says what became of a tensor.
+    pub(crate) fn mark(&mut self, name: &str, status: StateStatus) {
+        if let Some(tensor) = self.tensors.get_mut(name) {
+            tensor.status = status;
         }
     }
 
@@ -268,8 +321,8 @@ impl State {
 fn after(before: StateStatus, ended_well: bool, run: &Pending, name: &str) -> StateStatus {
     let is_in = |names: &[String]| names.iter().any(|known| known == name);
     match (before, ended_well) {
-        (StateStatus::Lost, _) => before,
         (_, true) if is_in(&run.mended) => StateStatus::Committed,
+        (StateStatus::Lost, false) => before,
         (_, false) if is_in(&run.written) => StateStatus::Torn,
         (_, _) => before,
     }

@@ -57,6 +57,11 @@ impl Ticket {
         Self { flight, mark }
     }
 
+    /// The run while it may be at work.
+    pub(crate) fn flight(&self) -> Option<&Arc<Flight>> {
+        self.flight.as_ref()
+    }
+
     pub(crate) fn mark(&self) -> RunMark {
         self.mark
     }

@@ -3,13 +3,18 @@
 //! Grows to the largest plan that it was used with and is never shared between runs. It remembers
 //! whose results it holds and which run is still at work in it. Plans with staged memory can
 //! overlap: their staged chunks are there several times, and runs take them in turn.
+//!
+//! Memory is replaced by larger memory while the old still exists, so that a failure changes
+//! nothing. Only where there is no room for both does the old go first, once no run uses it, and
+//! it comes back when the larger cannot be had even then.
 
 use std::sync::Arc;
 
 use super::bind::Known;
+use super::route::ChunkRoute;
 use super::ticket::{Flight, RunMark};
 use crate::identity::Identity;
-use crate::{Buffer, BufferType, DeviceError, Plan, Usage, same_buffer_type};
+use crate::{Buffer, BufferType, DeviceError, MemoryError, Plan, Usage, same_buffer_type};
 
 /// Copies of staged memory at most.
 pub const MAX_COPIES: usize = 4;
@@ -48,8 +53,6 @@ struct LastRun {
     flight: Option<Arc<Flight>>,
     /// The arrivals that still hold their input.
     arrived: Vec<bool>,
-    /// Whether the queues were made ready again after it had failed.
-    failure_is_known: bool,
 }
 
 impl LastRun {
@@ -67,6 +70,8 @@ pub struct Workspace {
     copies: usize,
     /// The last run in each copy.
     runs: [Option<LastRun>; MAX_COPIES],
+    /// Runs whose outcome nobody has looked at.
+    unsettled: Vec<Arc<Flight>>,
     /// The copy of the run that was begun last.
     current: usize,
     serial: u64,
@@ -97,6 +102,7 @@ impl Workspace {
             pools: Vec::new(),
             copies: copies.clamp(1, MAX_COPIES),
             runs: Default::default(),
+            unsettled: Vec::new(),
             current: 0,
             serial: 0,
             known: Vec::new(),
@@ -136,20 +142,65 @@ impl Workspace {
             if self.chunk(plan, number, copy).is_some() {
                 continue;
             }
-            let new = Buffer::allocate(&chunk.kind, chunk.bytes, Usage::Compute)
-                .map_err(|error| plan.memory_error(chunk.device, error))?;
-            // What was looked up or left there names the memory that is replaced now.
-            self.known.clear();
-            self.runs = Default::default();
+            self.grow(chunk, copy).map_err(|error| plan.memory_error(chunk.device, error))?;
             self.counters.growths += 1;
-            let pool = self.pool_mut(&chunk.kind);
-            let buffers = if chunk.staged { &mut pool.staged[copy] } else { &mut pool.buffers };
-            match buffers.get_mut(chunk.nth) {
-                Some(buffer) => *buffer = new,
-                None => buffers.push(new),
-            }
         }
         Ok(())
+    }
+
+    /// Allocates a chunk, in place of one that is too small.
+    fn grow(&mut self, chunk: &ChunkRoute, copy: usize) -> Result<(), MemoryError> {
+        let allocate = |bytes| Buffer::allocate(&chunk.kind, bytes, Usage::Compute);
+        let buffers = self.buffers_mut(chunk, copy);
+        let Some(old_bytes) = buffers.get(chunk.nth).map(Buffer::size) else {
+            buffers.push(allocate(chunk.bytes)?);
+            return Ok(());
+        };
+        match allocate(chunk.bytes) {
+            Ok(new) => {
+                self.forget_contents();
+                self.buffers_mut(chunk, copy)[chunk.nth] = new;
+                Ok(())
+            }
+            Err(MemoryError::Allocation { .. } | MemoryError::NoRoom { .. }) => {
+                // Runs in flight hold the old memory; what went wrong in them, their tickets tell.
+                self.unsettled.iter().for_each(|flight| _ = flight.wait());
+                self.forget_contents();
+                let buffers = self.buffers_mut(chunk, copy);
+                drop(buffers.remove(chunk.nth));
+                let grown = allocate(chunk.bytes);
+                let (new, outcome) = match grown {
+                    Ok(new) => (Ok(new), Ok(())),
+                    Err(error) => (allocate(old_bytes), Err(error)),
+                };
+                match new {
+                    Ok(new) => buffers.insert(chunk.nth, new),
+                    // Chunks are found by their position.
+                    Err(_) => buffers.truncate(chunk.nth),
+                }
+                outcome
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn buffers_mut(&mut self, chunk: &ChunkRoute, copy: usize) -> &mut Vec<Buffer> {
+        let pool = self.pool_mut(&chunk.kind);
+        if chunk.staged { &mut pool.staged[copy] } else { &mut pool.buffers }
+    }
+
+    /// What was looked up or left here names memory that is replaced now.
+    fn forget_contents(&mut self) {
+        self.known.clear();
+        self.runs = Default::default();
+    }
+
+    /// Gives all memory back. What runs have cost is still known.
+    pub(crate) fn release(&mut self) {
+        self.forget_contents();
+        self.pools.clear();
+        self.staging = Vec::new();
+        self.unsettled.clear();
     }
 
     fn pool_mut(&mut self, kind: &Arc<dyn BufferType>) -> &mut PoolBuffers {
@@ -167,13 +218,11 @@ impl Workspace {
     /// Whether a run has failed that nobody asked about before.
     pub(super) fn learn_failures(&mut self) -> bool {
         let mut is_news = false;
-        for run in self.runs.iter_mut().flatten().filter(|run| !run.failure_is_known) {
-            run.failure_is_known = run
-                .flight
-                .as_ref()
-                .is_some_and(|flight| flight.is_done() && flight.wait().is_err());
-            is_news |= run.failure_is_known;
-        }
+        self.unsettled.retain(|flight| {
+            let is_done = flight.is_done();
+            is_news |= is_done && flight.wait().is_err();
+            !is_done
+        });
         is_news
     }
 
@@ -218,8 +267,8 @@ impl Workspace {
         self.serial += 1;
         let (staged, serial) = (plan.route().is_staged, self.serial);
         let plan = plan.identity().clone();
-        let failure_is_known = false;
-        self.runs[copy] = Some(LastRun { plan, serial, staged, flight, arrived, failure_is_known });
+        self.unsettled.extend(flight.clone());
+        self.runs[copy] = Some(LastRun { plan, serial, staged, flight, arrived });
         RunMark { copy, serial }
     }
 

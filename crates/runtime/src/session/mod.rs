@@ -182,6 +182,7 @@ impl Session {
     /// What a stopped run left half written is no obstacle any more.
     pub fn forget_state(&mut self) {
         self.journal.begin();
+        self.state.forget_changes();
         self.state.accept_torn();
     }
 
@@ -227,11 +228,13 @@ impl Session {
         self.options.plan.named_pins.unmatched(&graphs).into_iter().cloned().collect()
     }
 
-    /// Gives plans and compute memory back. Weights, state and pins stay.
+    /// Gives plans and compute memory back. Weights, state and pins stay. Waits for runs in
+    /// flight.
     #[doc(alias = "ggml_backend_sched_reset")]
     pub fn reset(&mut self) {
         self.plans.clear();
-        self.workspace = Workspace::with_copies(self.options.overlapping_runs);
+        exec::make_ready(&mut self.backends);
+        self.workspace.release();
     }
 
     /// The plan of a graph, made now or taken from the cache.
@@ -318,16 +321,24 @@ impl Session {
     ) -> Result<T, RunError> {
         loop {
             let outcome = self.catch_up().and_then(|()| self.attempt(graph, inputs));
-            let outcome = outcome.and_then(|plan| {
-                let outputs = Outputs { plan: Arc::clone(&plan), mark: None, session: self };
-                Ok((read(&outputs)?, plan))
-            });
-            match outcome {
-                Ok((values, plan)) => {
-                    self.note(&plan, graph, inputs);
+            let plan = match outcome {
+                Ok(plan) => plan,
+                Err(error) => {
+                    self.go_on_without(error)?;
+                    continue;
+                }
+            };
+            match read(&Outputs { plan: Arc::clone(&plan), mark: None, session: self }) {
+                Ok(values) => {
+                    self.note(&plan, graph, inputs, None);
                     return Ok(values);
                 }
-                Err(error) => self.go_on_without(error)?,
+                Err(error) if self.can_go_on_without(&error) => self.go_on_without(error)?,
+                Err(error) => {
+                    // The run has happened, whatever the caller made of it.
+                    self.note(&plan, graph, inputs, None);
+                    return Err(error);
+                }
             }
         }
     }
@@ -397,12 +408,13 @@ impl Session {
                 Err(error) => self.go_on_without(error)?,
             }
         };
-        self.note(&plan, graph, inputs);
+        self.note(&plan, graph, inputs, None);
         Ok(Outputs { plan, mark: None, session: self })
     }
 
     /// Starts a run of a graph. Its outputs are read with [`Session::results`]. What fails after
-    /// this returned is told there; the session does not go on by itself then.
+    /// this returned is told there, and the run did not happen: the next one begins with the
+    /// state before it, on the devices that are left.
     ///
     /// # Errors
     /// As [`Session::run`].
@@ -421,7 +433,7 @@ impl Session {
                 Err(error) => self.go_on_without(error)?,
             }
         };
-        self.note(&plan, graph, inputs);
+        self.note(&plan, graph, inputs, ticket.flight());
         Ok(Submitted { plan, ticket })
     }
 

@@ -3,7 +3,8 @@
 //! A session that may replan keeps a journal: what each run that wrote state was given, since the
 //! last point at which the state was known. When a device fails, weights that lay in its memory
 //! are read again from their source, state is made anew from the last checkpoint and the runs
-//! since, and the run that failed is done again by the devices that are left.
+//! since, and the run that failed is done again by the devices that are left. Each part can be
+//! stopped by an error or by the caller; the next run goes on from there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use tensoryard_graph::Graph;
 
 use super::{Session, create_state};
-use crate::exec::{Input, Workspace};
+use crate::exec::{self, Flight, Input, State, StateStatus};
 use crate::plan::{DeviceSelector, Pins, assign};
 use crate::{DeviceError, Plan, PlanOptions, RunError, WeightError, Weights};
 
@@ -48,33 +49,43 @@ pub struct Recovery {
 struct Entry {
     graph: Arc<Graph>,
     inputs: Vec<(String, Vec<u8>)>,
+    /// The run, when it was not waited for. One that fails does not count.
+    flight: Option<Arc<Flight>>,
+}
+
+impl Entry {
+    fn bytes(&self) -> usize {
+        self.inputs.iter().map(|(_, bytes)| bytes.len()).sum()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.flight.as_ref().is_some_and(|flight| flight.is_done() && flight.wait().is_err())
+    }
 }
 
 /// What it takes to make the state anew.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Journal {
     is_kept: bool,
-    /// The state before the first entry; zeros when there is none.
+    /// The state before the first entry; zeros when there is none. What is not in it was torn.
     checkpoint: Option<HashMap<String, Vec<u8>>>,
     entries: Vec<Arc<Entry>>,
-    bytes: usize,
+    /// Runs that nobody waited for yet.
+    flights: Vec<Arc<Flight>>,
     /// Whether the caller may have written state, so that the next run needs a checkpoint first.
     is_stale: bool,
     /// Whether the state is behind and must be made anew before the next run.
     is_behind: bool,
+    /// What the caller wrote over state that is behind; nothing where that was lost.
+    changes: HashMap<String, Option<Vec<u8>>>,
+    /// What took memory of weights and state away that is not there again yet.
+    lacks_memory: Option<RunError>,
 }
 
 impl Journal {
     /// A journal, which is kept only where a device can fail and leave another one.
     pub fn new(may_replan: bool, devices: usize) -> Self {
-        Self {
-            is_kept: may_replan && devices > 1,
-            checkpoint: None,
-            entries: Vec::new(),
-            bytes: 0,
-            is_stale: false,
-            is_behind: false,
-        }
+        Self { is_kept: may_replan && devices > 1, ..Self::default() }
     }
 
     pub fn state_was_changed(&mut self) {
@@ -84,10 +95,29 @@ impl Journal {
     /// Whatever the state holds now counts for nothing.
     pub fn begin(&mut self) {
         self.entries.clear();
-        self.bytes = 0;
+        self.changes.clear();
         self.checkpoint = None;
         self.is_stale = false;
         self.is_behind = false;
+    }
+
+    fn is_full(&self) -> bool {
+        self.entries.len() > MAX_JOURNAL_RUNS
+            || self.entries.iter().map(|entry| entry.bytes()).sum::<usize>() > MAX_JOURNAL_BYTES
+    }
+
+    /// The runs that ended in an error since this was asked last. They count for nothing.
+    fn take_failures(&mut self) -> Vec<DeviceError> {
+        let mut failures = Vec::new();
+        self.flights.retain(|flight| {
+            let is_done = flight.is_done();
+            failures.extend(is_done.then(|| flight.wait().err()).flatten());
+            !is_done
+        });
+        if !failures.is_empty() {
+            self.entries.retain(|entry| !entry.has_failed());
+        }
+        failures
     }
 }
 
@@ -119,15 +149,24 @@ fn without_device(options: &mut PlanOptions, index: usize, name: &str) {
 }
 
 impl Session {
-    /// Remembers a run that wrote state.
-    pub(super) fn note(&mut self, plan: &Plan, graph: &Arc<Graph>, inputs: &[Input<'_>]) {
-        if !self.journal.is_kept || !plan.writes_state() {
+    /// Remembers a run that wrote state. `flight` is one that was not waited for.
+    pub(super) fn note(
+        &mut self,
+        plan: &Plan,
+        graph: &Arc<Graph>,
+        inputs: &[Input<'_>],
+        flight: Option<&Arc<Flight>>,
+    ) {
+        if !self.journal.is_kept {
             return;
         }
-        let owned = |input: &Input<'_>| (input.name.to_owned(), input.bytes.to_vec());
-        let inputs: Vec<_> = inputs.iter().map(owned).collect();
-        self.journal.bytes += inputs.iter().map(|(_, bytes)| bytes.len()).sum::<usize>();
-        self.journal.entries.push(Arc::new(Entry { graph: Arc::clone(graph), inputs }));
+        self.journal.flights.extend(flight.cloned());
+        if plan.writes_state() {
+            let owned = |input: &Input<'_>| (input.name.to_owned(), input.bytes.to_vec());
+            let inputs = inputs.iter().map(owned).collect();
+            let entry = Entry { graph: Arc::clone(graph), inputs, flight: flight.cloned() };
+            self.journal.entries.push(Arc::new(entry));
+        }
     }
 
     /// Brings journal and state to where the next run can begin.
@@ -135,87 +174,150 @@ impl Session {
         if !self.journal.is_kept {
             return Ok(());
         }
-        if self.journal.is_behind {
-            return self.make_state_anew();
+        let failures = self.journal.take_failures().into_iter().map(RunError::Device);
+        if let Some(error) = failures.into_iter().find(|error| self.can_go_on_without(error)) {
+            return Err(error);
         }
-        let is_full =
-            self.journal.bytes > MAX_JOURNAL_BYTES || self.journal.entries.len() > MAX_JOURNAL_RUNS;
-        if self.journal.is_stale || is_full {
-            let mut checkpoint = HashMap::new();
-            for name in self.state.names() {
-                checkpoint.insert(name.to_owned(), self.state.read(name)?);
-            }
+        self.restore_memory()?;
+        if self.journal.is_behind {
+            self.make_state_anew()?;
+        }
+        if self.journal.is_stale || self.journal.is_full() {
+            let checkpoint = self.take_checkpoint()?;
             self.journal.begin();
-            self.journal.checkpoint = Some(checkpoint);
+            self.state.forget_changes();
+            self.journal.checkpoint = checkpoint;
         }
         Ok(())
+    }
+
+    /// All state that can be used; nothing if it is zeros.
+    fn take_checkpoint(&self) -> Result<Option<HashMap<String, Vec<u8>>>, RunError> {
+        if self.state.was_cleared() {
+            return Ok(None);
+        }
+        let mut checkpoint = HashMap::new();
+        for name in self.state.names() {
+            if self.state.status(name)? == StateStatus::Committed {
+                checkpoint.insert(name.to_owned(), self.state.read(name)?);
+            }
+        }
+        Ok(Some(checkpoint))
+    }
+
+    fn position_of_failed(&self, error: &RunError) -> Option<usize> {
+        let name = error.failed_device().filter(|_| self.journal.is_kept)?;
+        let index = self.devices.iter().position(|device| device.device.info().name == name);
+        index.filter(|_| self.devices.len() > 1)
+    }
+
+    /// Whether an error is that of a device which others can stand in for.
+    pub(super) fn can_go_on_without(&self, error: &RunError) -> bool {
+        self.position_of_failed(error).is_some()
     }
 
     /// Prepares the session to go on without the device that an error names.
     ///
     /// # Errors
-    /// The same error, where the session cannot or shall not go on.
+    /// The same error, where the session cannot or shall not go on, and where state was lost
+    /// that only the caller can write again.
     pub(super) fn go_on_without(&mut self, error: RunError) -> Result<(), RunError> {
-        let named = error.failed_device().filter(|_| self.journal.is_kept);
-        let index = named.and_then(|name| {
-            self.devices.iter().position(|device| device.device.info().name == name)
-        });
-        let Some(index) = index.filter(|_| self.devices.len() > 1) else { return Err(error) };
+        let Some(index) = self.position_of_failed(&error) else { return Err(error) };
         let failed = self.devices.remove(index);
         drop(self.backends.remove(index));
         let device = failed.device.info().name.clone();
         tracing::warn!(device, %error, "a device failed; going on without it");
         without_device(&mut self.options.plan, index, &device);
+        // Queues of the others may have waited for the one that failed.
+        exec::make_ready(&mut self.backends);
+        self.journal.flights.iter().for_each(|flight| _ = flight.wait());
+        // What else went wrong came of the same failure.
+        _ = self.journal.take_failures();
         self.plans.clear();
-        self.workspace = Workspace::with_copies(self.options.overlapping_runs);
-        self.restore_weights(&error)?;
-        let graphs: Vec<&Arc<Graph>> = self.graphs.iter().collect();
-        let options = &self.options.plan;
-        (self.state, _) = create_state(&graphs, &self.devices, &self.weights, options)?;
+        self.workspace.release();
+        let has_lost = self.keep_changes();
         self.journal.is_behind = true;
+        self.journal.lacks_memory = Some(error.clone());
         let repeated_runs = self.journal.entries.len();
-        self.recoveries.push(Recovery { device, error, repeated_runs });
-        Ok(())
+        self.recoveries.push(Recovery { device, error: error.clone(), repeated_runs });
+        self.restore_memory()?;
+        if has_lost { Err(error) } else { Ok(()) }
     }
 
-    /// Loads the weights again, if some lie where no device that is left can use them.
-    fn restore_weights(&mut self, cause: &RunError) -> Result<(), RunError> {
+    /// Keeps what the caller wrote into state that is made anew. Returns whether some of it is
+    /// lost.
+    fn keep_changes(&mut self) -> bool {
+        let mut has_lost = false;
+        for (name, bytes) in self.state.take_changes() {
+            has_lost |= bytes.is_err();
+            self.journal.changes.insert(name, bytes.ok());
+        }
+        has_lost
+    }
+
+    /// Creates the state on the devices that are left, and loads the weights again if some lie
+    /// where none of them can use them.
+    fn restore_memory(&mut self) -> Result<(), RunError> {
+        let Some(cause) = self.journal.lacks_memory.clone() else { return Ok(()) };
+        self.keep_changes();
+        let graphs: Vec<&Arc<Graph>> = self.graphs.iter().collect();
         let is_usable = self.weights.kinds().iter().all(|(kind, _)| {
             self.devices.iter().any(|device| crate::plan::can_use(device, &**kind))
         });
         if is_usable {
+            let options = &self.options.plan;
+            (self.state, _) = create_state(&graphs, &self.devices, &self.weights, options)?;
+            self.journal.lacks_memory = None;
             return Ok(());
         }
-        let Some(source) = self.options.weight_source.clone() else { return Err(cause.clone()) };
-        let graphs: Vec<&Arc<Graph>> = self.graphs.iter().collect();
+        let Some(source) = self.options.weight_source.clone() else { return Err(cause) };
         let assignment = assign(&graphs, &self.devices, &self.options.plan)?;
         let graphs: Vec<&Graph> = graphs.into_iter().map(|graph| &**graph).collect();
+        self.state = State::create(&graphs, &assignment)?;
         let go_on = |_, _| !self.abort.is_aborted();
         let weights = Weights::load(&*source, &graphs, &assignment, go_on);
         self.weights = Arc::new(weights.map_err(|error| match error {
             WeightError::Cancelled => RunError::Device(DeviceError::Cancelled),
             other => RunError::Weights(other),
         })?);
+        self.journal.lacks_memory = None;
         Ok(())
     }
 
-    /// Writes the checkpoint and repeats the runs since.
-    fn make_state_anew(&mut self) -> Result<(), RunError> {
-        match self.journal.checkpoint.take() {
-            Some(checkpoint) => {
-                let written =
-                    checkpoint.iter().try_for_each(|(name, bytes)| self.state.write(name, bytes));
-                self.journal.checkpoint = Some(checkpoint);
-                written?;
+    fn write_checkpoint(&mut self) -> Result<(), RunError> {
+        self.state.clear()?;
+        let Some(checkpoint) = &self.journal.checkpoint else { return Ok(()) };
+        let names: Vec<String> = self.state.names().map(str::to_owned).collect();
+        for name in names {
+            match checkpoint.get(&name) {
+                Some(bytes) => self.state.write(&name, bytes)?,
+                None => self.state.mark(&name, StateStatus::Torn),
             }
-            None => self.state.clear()?,
         }
+        Ok(())
+    }
+
+    /// Writes the checkpoint, repeats the runs since, and what the caller wrote after them.
+    fn make_state_anew(&mut self) -> Result<(), RunError> {
+        self.keep_changes();
+        let written = self.write_checkpoint();
+        // The caller wrote nothing of this.
+        self.state.forget_changes();
+        written?;
         for number in 0..self.journal.entries.len() {
             let entry = Arc::clone(&self.journal.entries[number]);
             let inputs: Vec<Input<'_>> =
                 entry.inputs.iter().map(|(name, bytes)| Input { name, bytes }).collect();
             self.attempt(&entry.graph, &inputs)?;
         }
+        for (name, bytes) in &self.journal.changes {
+            match bytes {
+                Some(bytes) => self.state.write(name, bytes)?,
+                None => self.state.mark(name, StateStatus::Lost),
+            }
+        }
+        self.journal.is_stale |= !self.journal.changes.is_empty();
+        self.journal.changes.clear();
         self.journal.is_behind = false;
         Ok(())
     }

@@ -179,6 +179,7 @@ fn a_device_without_memory_for_a_run_is_gone_on_without() {
     let expected = transcribe(&mut whole.session).unwrap();
     let allocations = whole.victim.counts().allocations;
     assert!(allocations > before);
+    let mut recoveries = 0;
     for allocation in before..allocations {
         let what = format!("no memory at allocation {allocation} of {allocations}");
         let mut machine = machine(true, FailurePolicy::Replan);
@@ -186,8 +187,11 @@ fn a_device_without_memory_for_a_run_is_gone_on_without() {
         machine.victim.inject(faults);
         let found = transcribe(&mut machine.session).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert_same(&found, &expected, &what);
-        assert_eq!(machine.session.recoveries().len(), 1, "{what}");
+        // Where old memory makes room for new, the device goes on.
+        assert!(machine.session.recoveries().len() <= 1, "{what}");
+        recoveries += machine.session.recoveries().len();
     }
+    assert!(recoveries > 0);
 }
 
 #[test]

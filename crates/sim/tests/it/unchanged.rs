@@ -21,19 +21,42 @@ fn graphs() -> [Arc<Graph>; 2] {
     })
 }
 
+/// The first graph on a simulated device, the inputs in host memory.
+fn session(asynchronous: bool, graphs: &[&Arc<Graph>]) -> Session {
+    let options = SimOptions { asynchronous, ..SimOptions::named("A") };
+    let sim = driver().device(options).unwrap();
+    let devices = [sim as Arc<dyn Device>, cpu()]
+        .map(|device| Selected { device, options: BackendOptions::default() });
+    let mut options = SessionOptions::default();
+    options.plan.named_pins.parse("pinned*=A").unwrap();
+    options.plan.named_pins.parse("y=A").unwrap();
+    Session::open(&devices, Arc::default(), graphs, options).unwrap()
+}
+
+#[test]
+fn timings_tell_what_was_copied_and_not_what_was_there() {
+    let [graph, _] = graphs();
+    for asynchronous in [true, false] {
+        let mut session = session(asynchronous, &[&graph]);
+        let mut copied = |x: f32| {
+            let before = session.counters().copied_bytes;
+            let (x, mask) = ([x; 64], [0.5; 64]);
+            let inputs = [Input::f32("x", &x), Input::f32("mask", &mask)];
+            let mut timings = Vec::new();
+            session.run_timed(&graph, &inputs, &mut timings).unwrap();
+            let told: usize = timings.iter().map(|timing| timing.copied_bytes).sum();
+            assert_eq!(told as u64, session.counters().copied_bytes - before);
+            told
+        };
+        assert_eq!([copied(1.0), copied(1.0), copied(2.0)], [512, 0, 256]);
+    }
+}
+
 #[test]
 fn only_what_changed_is_copied_and_results_stay_right() {
     let [graph, other] = graphs();
     for asynchronous in [true, false] {
-        let options = SimOptions { asynchronous, ..SimOptions::named("A") };
-        let sim = driver().device(options).unwrap();
-        let devices = [sim as Arc<dyn Device>, cpu()]
-            .map(|device| Selected { device, options: BackendOptions::default() });
-        let mut options = SessionOptions::default();
-        options.plan.named_pins.parse("pinned*=A").unwrap();
-        options.plan.named_pins.parse("y=A").unwrap();
-        let graphs = [&graph, &other];
-        let mut session = Session::open(&devices, Arc::default(), &graphs, options).unwrap();
+        let mut session = session(asynchronous, &[&graph, &other]);
         let mask = [0.5; 64];
         let mut run = |graph: &Arc<Graph>, x: f32, mask: &[f32]| {
             let before = session.counters();
