@@ -139,6 +139,14 @@ impl Program for Increase {
 }
 
 impl Backend for HostQueue {
+    fn name(&self) -> &str {
+        "host"
+    }
+
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType> {
+        host_buffer_type()
+    }
+
     fn compile(&self, _: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
         Ok(Arc::new(Increase))
     }
