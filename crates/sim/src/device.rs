@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tensoryard_graph::{Layout, OpKind};
+use tensoryard_graph::ops::{BinaryKind, UnaryKind};
+use tensoryard_graph::{Layout, Op, OpKind};
 use tensoryard_runtime::{
     Backend, BackendOptions, BufferType, Capabilities, Device, DeviceError, DeviceInfo, DeviceKind,
     DeviceRates, MatrixOp, MemoryInfo, OpCase, StepOp, Unsupported, WeightUse, same_buffer_type,
@@ -73,7 +74,7 @@ impl Core {
     /// Whether the device runs an op: one that it was told to run, and the host device runs.
     pub fn claims(&self, case: &OpCase<'_>) -> Result<(), Unsupported> {
         let lacks = |what: &str| Err(Unsupported(format!("lacks {what}").into()));
-        if let Some(missing) = parts(case).find(|kind| !self.options.ops.contains(kind)) {
+        if let Some(missing) = parts(case).find(|part| !part.is_in(&self.options)) {
             return lacks(missing.name());
         }
         let longest = case.sources.iter().flatten().map(|source| source.shape()[0]).max();
@@ -92,22 +93,63 @@ impl Core {
     }
 }
 
+/// An op, or which arithmetic or function.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    Op(OpKind),
+    Binary(BinaryKind),
+    Unary(UnaryKind),
+}
+
+impl Part {
+    fn is_in(self, options: &SimOptions) -> bool {
+        match self {
+            Part::Op(kind) => options.ops.contains(&kind),
+            Part::Binary(kind) => {
+                options.ops.contains(&OpKind::Binary) && options.binary.contains(&kind)
+            }
+            Part::Unary(kind) => {
+                options.ops.contains(&OpKind::Unary) && options.unary.contains(&kind)
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Part::Op(kind) => kind.name(),
+            Part::Binary(kind) => kind.name(),
+            Part::Unary(kind) => kind.name(),
+        }
+    }
+
+    /// Every one.
+    fn all() -> impl Iterator<Item = Part> {
+        let is_whole = |kind: &&OpKind| !matches!(kind, OpKind::Binary | OpKind::Unary);
+        let ops = OpKind::ALL.iter().filter(is_whole).map(|&kind| Part::Op(kind));
+        let binary = BinaryKind::ALL.iter().map(|&kind| Part::Binary(kind));
+        ops.chain(binary).chain(UnaryKind::ALL.iter().map(|&kind| Part::Unary(kind)))
+    }
+}
+
 /// The ops that a step stands for.
-fn parts(case: &OpCase<'_>) -> impl Iterator<Item = OpKind> {
+fn parts(case: &OpCase<'_>) -> impl Iterator<Item = Part> {
     let present = |operand: usize| case.sources.get(operand).is_some_and(Option::is_some);
-    let (base, binary, unary) = match case.op {
-        StepOp::Op(op) => (op.kind(), false, false),
-        StepOp::NormAffine { .. } => (OpKind::LayerNorm, true, false),
+    let (add, mul) = (Part::Binary(BinaryKind::Add), Part::Binary(BinaryKind::Mul));
+    let parts = match case.op {
+        StepOp::Op(Op::Binary(op)) => [Some(Part::Binary(op.kind)), None, None],
+        StepOp::Op(Op::Unary(op)) => [Some(Part::Unary(op.kind)), None, None],
+        StepOp::Op(op) => [Some(Part::Op(op.kind())), None, None],
+        StepOp::NormAffine { .. } => [Some(Part::Op(OpKind::LayerNorm)), Some(mul), Some(add)],
         StepOp::Matrix { base, activation } => {
             let base = match base {
                 MatrixOp::MulMat(_) => OpKind::MulMat,
                 MatrixOp::Conv1d(_) => OpKind::Conv1d,
             };
-            (base, present(2) || present(3), activation.is_some())
+            let adds = present(2) || present(3);
+            [Some(Part::Op(base)), adds.then_some(add), activation.map(Part::Unary)]
         }
     };
-    let binary = binary.then_some(OpKind::Binary);
-    [Some(base), binary, unary.then_some(OpKind::Unary)].into_iter().flatten()
+    parts.into_iter().flatten()
 }
 
 /// A device that computes through the host and behaves as it was told to.
@@ -237,11 +279,8 @@ impl Device for SimDevice {
 
     fn features(&self) -> Vec<(String, String)> {
         let options = &self.0.options;
-        let lacks: Vec<&str> = OpKind::ALL
-            .iter()
-            .filter(|kind| !options.ops.contains(kind))
-            .map(|kind| kind.name())
-            .collect();
+        let lacks: Vec<&str> =
+            Part::all().filter(|part| !part.is_in(options)).map(Part::name).collect();
         let shares = match &options.shares {
             Shares::Own => "own".to_owned(),
             Shares::Host => "host".to_owned(),

@@ -108,7 +108,11 @@ impl Driver for SimDriver {
         let mut options = SimOptions::from_parameters(request.parameters())?;
         match request.which() {
             Selector::First => {}
-            Selector::Index(_) => return Err(request.unknown()),
+            Selector::Index(_) => {
+                let name = format!("{NAME}{}", request.which());
+                let known = format!("{NAME}, made on request, which has no number");
+                return Err(RegistryError::UnknownDevice { name, known });
+            }
             Selector::Name(name) if options.name.is_empty() => options.name.clone_from(name),
             Selector::Name(_) => {
                 return Err(request.parameters().refuse("name", "one name for the device"));

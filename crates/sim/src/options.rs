@@ -1,9 +1,9 @@
 //! What a simulated device is, as fields and as parameters of a registry.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use tensoryard_graph::OpKind;
+use tensoryard_graph::ops::{BinaryKind, UnaryKind};
 use tensoryard_runtime::{DeviceKind, DeviceRates, ParameterSpec, Parameters, RegistryError};
 
 use crate::Faults;
@@ -40,6 +40,10 @@ pub struct SimOptions {
     pub fill: Option<u8>,
     /// The ops that it claims, where the host device runs them too.
     pub ops: Vec<OpKind>,
+    /// The arithmetic that it claims, where `ops` has [`OpKind::Binary`].
+    pub binary: Vec<BinaryKind>,
+    /// The functions that it claims, where `ops` has [`OpKind::Unary`].
+    pub unary: Vec<UnaryKind>,
     /// The longest row of a source that it claims.
     pub max_row: usize,
     /// Whose memory it computes in.
@@ -92,6 +96,8 @@ impl Default for SimOptions {
             padding: 0,
             fill: None,
             ops: OpKind::ALL.to_vec(),
+            binary: BinaryKind::ALL.to_vec(),
+            unary: UnaryKind::ALL.to_vec(),
             max_row: usize::MAX,
             shares: Shares::Own,
             reads_host: false,
@@ -110,7 +116,6 @@ impl Default for SimOptions {
 
 const SIZE: &str = "a size in bytes, such as 64MiB";
 const TIME: &str = "a time, such as 0.2ms";
-const SWITCH: &str = "true or false";
 const NUMBER: &str = "a whole number";
 const RATE: &str = "a positive number a second, such as 5e12 or 12G";
 
@@ -122,13 +127,13 @@ pub(crate) const PARAMETERS: &[ParameterSpec] = &[
     ParameterSpec::new("max_buffer", SIZE),
     ParameterSpec::new("alignment", "a power of two, such as 256"),
     ParameterSpec::new("padding", SIZE),
-    ParameterSpec::new("ops", "names of ops joined by +, or `all`"),
-    ParameterSpec::new("max_row", NUMBER),
+    ParameterSpec::new("ops", "names of ops joined by +, such as mul_mat+add, or `all`"),
+    ParameterSpec::new("max_row", "a whole number, the longest row that its ops read"),
     ParameterSpec::new("shares", "own, host, or the name of a simulated device made before"),
     ParameterSpec::new("reads", "own, or host for weights in host memory, too"),
-    ParameterSpec::new("asynchronous", SWITCH),
-    ParameterSpec::new("slow_copies", SWITCH),
-    ParameterSpec::new("counts_writes", SWITCH),
+    ParameterSpec::new("asynchronous", "true or false, whether it works on its own"),
+    ParameterSpec::new("slow_copies", "true or false, whether copies go through the host"),
+    ParameterSpec::new("counts_writes", "true or false, whether inputs take time, too"),
     ParameterSpec::new("pinned_speedup", "a number of at least 1"),
     ParameterSpec::new("flops", RATE),
     ParameterSpec::new("matrix_f32_flops", RATE),
@@ -141,12 +146,15 @@ pub(crate) const PARAMETERS: &[ParameterSpec] = &[
     ParameterSpec::new("latency", TIME),
     ParameterSpec::new("op_overhead", TIME),
     ParameterSpec::new("split_overhead", TIME),
-    ParameterSpec::new("delay", TIME),
-    ParameterSpec::new("jitter", TIME),
+    ParameterSpec::new("delay", "a real time that work waits, such as 0.2ms"),
+    ParameterSpec::new("jitter", "a real time of which a random part is added, such as 0.2ms"),
     ParameterSpec::new("seed", NUMBER),
-    ParameterSpec::new("fail_allocation_at", NUMBER),
-    ParameterSpec::new("lost_at_step", NUMBER),
-    ParameterSpec::new("lost_at_transfer", NUMBER),
+    ParameterSpec::new("fail_allocation_at", "a whole number, the allocation that fails, from 0"),
+    ParameterSpec::new("lost_at_step", "a whole number, the operation at which it is lost, from 0"),
+    ParameterSpec::new(
+        "lost_at_transfer",
+        "a whole number, the transfer at which it is lost, from 0",
+    ),
 ];
 
 impl SimOptions {
@@ -178,7 +186,7 @@ impl SimOptions {
         set_bytes("max_buffer", &mut options.max_buffer)?;
         set_number("alignment", &mut options.alignment)?;
         set_bytes("padding", &mut options.padding)?;
-        set(&mut options.ops, ops(parameters))?;
+        choose_ops(&mut options, parameters)?;
         set_number("max_row", &mut options.max_row)?;
         set(&mut options.shares, Ok(text("shares").map(shares)))?;
         set(&mut options.reads_host, reads_host(parameters))?;
@@ -276,28 +284,47 @@ fn reads_host(parameters: &Parameters) -> Result<Option<bool>, RegistryError> {
     }
 }
 
-fn ops(parameters: &Parameters) -> Result<Option<Vec<OpKind>>, RegistryError> {
-    let Some(names) = parameters.list("ops")? else { return Ok(None) };
+/// Sets the ops from their names. Arithmetic and functions are named each, `binary` and `unary`
+/// stand for all of them.
+fn choose_ops(options: &mut SimOptions, parameters: &Parameters) -> Result<(), RegistryError> {
+    let Some(names) = parameters.list("ops")? else { return Ok(()) };
     if let [all] = *names
         && all.eq_ignore_ascii_case("all")
     {
-        return Ok(Some(OpKind::ALL.to_vec()));
+        return Ok(());
     }
-    let find = |name: &&str| {
-        OpKind::ALL.iter().copied().find(|kind| kind.name().eq_ignore_ascii_case(name))
-    };
-    match names.iter().map(find).collect::<Option<Vec<OpKind>>>() {
-        Some(mut ops) => {
-            // A view computes nothing; every device has it.
-            if !ops.contains(&OpKind::View) {
-                ops.push(OpKind::View);
+    // A view computes nothing; every device has it.
+    let (mut ops, mut binary, mut unary) = (vec![OpKind::View], Vec::new(), Vec::new());
+    for name in names {
+        let is = |known: &str| known.eq_ignore_ascii_case(name);
+        if let Some(&kind) = OpKind::ALL.iter().find(|kind| is(kind.name())) {
+            ops.push(kind);
+            if kind == OpKind::Binary {
+                binary = BinaryKind::ALL.to_vec();
+            } else if kind == OpKind::Unary {
+                unary = UnaryKind::ALL.to_vec();
             }
-            Ok(Some(ops))
-        }
-        None => {
-            let known: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.name()).collect();
-            let wanted = Cow::Owned(format!("ops joined by +, of these: {}", known.join(", ")));
-            Err(parameters.refuse("ops", wanted))
+        } else if let Some(&kind) = BinaryKind::ALL.iter().find(|kind| is(kind.name())) {
+            ops.push(OpKind::Binary);
+            binary.push(kind);
+        } else if let Some(&kind) = UnaryKind::ALL.iter().find(|kind| is(kind.name())) {
+            ops.push(OpKind::Unary);
+            unary.push(kind);
+        } else {
+            let known = known_ops().join(", ");
+            let wanted = format!("ops joined by +, and {name:?} is none; there are: {known}");
+            return Err(parameters.refuse("ops", wanted));
         }
     }
+    (options.ops, options.binary, options.unary) = (ops, binary, unary);
+    Ok(())
+}
+
+/// What may stand in a list of ops.
+fn known_ops() -> Vec<&'static str> {
+    let mut known: Vec<&str> = OpKind::ALL.iter().map(|kind| kind.name()).collect();
+    known.extend(BinaryKind::ALL.iter().map(|kind| kind.name()));
+    known.extend(UnaryKind::ALL.iter().map(|kind| kind.name()));
+    known.sort_unstable();
+    known
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use tensoryard_graph::ops::{Scale, UnaryKind};
-use tensoryard_graph::{DType, GraphBuilder, Op, OpKind};
+use tensoryard_graph::ops::{Binary, BinaryKind, MulMat, Scale, Unary, UnaryKind};
+use tensoryard_graph::{DType, GraphBuilder, Layout, Op, OpKind, Shape};
 use tensoryard_runtime::{
-    BackendOptions, Buffer, Device, DeviceError, DeviceKind, Driver, MemoryError, OpCase, Registry,
-    RegistryError, StepOp, Usage, host_buffer_type,
+    BackendOptions, Buffer, Device, DeviceError, DeviceKind, Driver, MatrixOp, MemoryError, OpCase,
+    Registry, RegistryError, StepOp, Usage, host_buffer_type,
 };
 use tensoryard_sim::{Faults, Shares, SimDriver, SimOptions};
 
@@ -125,6 +125,39 @@ fn ops_are_those_chosen_and_run_by_the_host() {
 }
 
 #[test]
+fn arithmetic_and_functions_are_chosen_each() {
+    let mut registry = Registry::new();
+    registry.register(Arc::new(SimDriver::new(cpu()))).unwrap();
+    let device = registry.select("sim:ops=mul_mat+add+gelu_erf").unwrap().device;
+    let supports = |op: StepOp, sources: &[Option<Layout>]| {
+        let buffer_types = vec![None; sources.len()];
+        let case = OpCase { op: &op, sources, buffer_types: &buffer_types, dst: &row(8) };
+        device.supports_op(&case).map_err(|error| error.to_string())
+    };
+    let binary = |kind| supports(StepOp::Op(Op::from(Binary { kind })), &[Some(row(8)); 2]);
+    assert_eq!(binary(BinaryKind::Add), Ok(()));
+    assert_eq!(binary(BinaryKind::Mul), Err("lacks mul".to_owned()));
+    let unary = |kind| supports(StepOp::Op(Op::from(Unary { kind })), &[Some(row(8))]);
+    assert_eq!(unary(UnaryKind::GeluErf), Ok(()));
+    assert_eq!(unary(UnaryKind::Exp), Err("lacks exp".to_owned()));
+    // What is fused must be claimed in all its parts.
+    let weight = Layout::contiguous(DType::F32, Shape::new(&[8, 8]).unwrap()).unwrap();
+    let fused = |activation| {
+        let base = MatrixOp::MulMat(MulMat);
+        let sources = [Some(weight), Some(row(8)), Some(row(8)), None];
+        supports(StepOp::Matrix { base, activation }, &sources)
+    };
+    assert_eq!(fused(Some(UnaryKind::GeluErf)), Ok(()));
+    assert_eq!(fused(Some(UnaryKind::Relu)), Err("lacks relu".to_owned()));
+    let norm = StepOp::NormAffine { epsilon: 1e-5 };
+    assert_eq!(supports(norm, &[Some(row(8)); 3]), Err("lacks norm".to_owned()));
+    let all = registry.select("sim:ops=binary+unary").unwrap().device;
+    let lacks = all.features().into_iter().find(|(name, _)| name == "lacks").unwrap().1;
+    let lacks: Vec<&str> = lacks.split('+').collect();
+    assert!(lacks.contains(&"mul_mat") && !lacks.contains(&"mul") && !lacks.contains(&"exp"));
+}
+
+#[test]
 fn pinned_memory_is_host_memory_offered_beside_its_own() {
     let device = sim(SimOptions::named("A"));
     let pinned = device.buffer_types().iter().find(|kind| kind.name() == "SIM_Pinned").unwrap();
@@ -183,9 +216,6 @@ fn a_registry_lists_no_simulated_devices_and_makes_them() {
     let mut registry = Registry::new();
     registry.register(Arc::new(SimDriver::new(cpu()))).unwrap();
     assert!(registry.is_empty());
-    let text = "sim:memory=64MiB;kind=igpu;ops=mul_mat+add;alignment=64;asynchronous=no";
-    let error = registry.select(text).err().unwrap().to_string();
-    assert!(error.contains("ops") && error.contains("mul_mat"), "{error}");
     let text = "sim:memory=64MiB;kind=igpu;ops=mul_mat+scale;alignment=64;latency=1.5us;flops=2G";
     let selected = registry.select(text).unwrap();
     let device = &selected.device;
@@ -225,7 +255,8 @@ fn what_does_not_do_is_an_error_that_names_it() {
         ("sim:latency=soon", "0.2ms"),
         ("sim:reads=all", "host"),
         ("sim:pinned_speedup=0.5", "at least 1"),
-        ("sim:3", "sim"),
+        ("sim:3", "no device \"SIM:3\"; there are: SIM, made on request"),
+        ("sim:ops=mul_mat+ad", "\"ad\" is none; there are: abs, add, binary, "),
     ] {
         let error = registry.select(text).err().unwrap_or_else(|| panic!("{text} is accepted"));
         let shown = error.to_string().to_lowercase();
