@@ -47,7 +47,7 @@ pub use facts::{Facts, Kind, Memory};
 pub use limits::{MemoryLimits, MemoryUse};
 pub use lower::{Located, Places};
 pub use pins::{DeviceSelector, NamedPin, PinSyntax, Pins};
-pub use place::{Pin, Placement, Reason, Wishes};
+pub use place::{Pin, Placement, Reason, Stage, Wishes};
 pub use predict::{CopyTime, DeviceTime, Prediction, SplitTime, predict};
 pub use select::{Operation, OperationEntry, Operations, Value};
 pub use split::{Arrival, ArrivalIndex, Split};
@@ -378,6 +378,28 @@ pub fn draft(
         weights: lowered.weights,
         states: lowered.states,
     })
+}
+
+/// What placement by priority has decided after each of its stages, up to the one that fails;
+/// for looking at. A tensor that is not placed yet counts as unused.
+///
+/// # Errors
+/// Devices that are missing or given twice, pins of devices that do not exist. That a stage fails
+/// is no error here: the stages before it are returned.
+pub fn placement_stages(
+    graph: &Arc<Graph>,
+    devices: &[PlanDevice],
+    residence: &Residence,
+    options: &PlanOptions,
+) -> Result<Vec<(Stage, Placement)>, PlanError> {
+    check_devices(devices)?;
+    let pins = pins::all(graph, devices, options)?;
+    let facts = Facts::new(graph, devices, residence);
+    let wishes = Wishes { pins: &pins, offload: options.offload };
+    let mut stages = Vec::new();
+    // The failure is that of `draft`, which tells it.
+    _ = place::place_watched(&facts, wishes, |stage, placed| stages.push((stage, placed.clone())));
+    Ok(stages)
 }
 
 /// Plans a graph for weights and state that exist, and compiles it.

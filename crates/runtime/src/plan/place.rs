@@ -10,7 +10,7 @@ mod placement;
 
 use tensoryard_graph::{Node, TensorId};
 
-pub use placement::{Pin, Placement, Reason};
+pub use placement::{Pin, Placement, Reason, Stage};
 
 use super::facts::{External, Facts, Memory, Support};
 use super::{DeviceIndex, Kind};
@@ -41,6 +41,18 @@ struct Placer<'a> {
 /// # Errors
 /// An op that no device runs, memory that no device can use, a pin that cannot be honoured.
 pub fn place(facts: &Facts<'_>, wishes: Wishes<'_>) -> Result<Placement, PlanError> {
+    place_watched(facts, wishes, |_, _| {})
+}
+
+/// As [`place`], and shows what is placed after each stage, also when a later one fails.
+///
+/// # Errors
+/// As [`place`].
+pub fn place_watched(
+    facts: &Facts<'_>,
+    wishes: Wishes<'_>,
+    mut seen: impl FnMut(Stage, &Placement),
+) -> Result<Placement, PlanError> {
     let graph = facts.graph;
     let mut placer = Placer {
         facts,
@@ -57,13 +69,19 @@ pub fn place(facts: &Facts<'_>, wishes: Wishes<'_>) -> Result<Placement, PlanErr
     }
     placer.writers.sort_by_key(|&(root, node)| (root, node.id));
     placer.fix_pins(wishes.pins)?;
+    seen(Stage::Pins, &placer.placement);
     placer.fix_memory()?;
+    seen(Stage::Memory, &placer.placement);
     placer.follow_weights(wishes.offload);
+    seen(Stage::Weights, &placer.placement);
     placer.grow();
+    seen(Stage::Growth, &placer.placement);
     placer.upgrade();
     placer.fill_open()?;
+    seen(Stage::Upgrades, &placer.placement);
     placer.follow_consumers();
     placer.follow_bases();
+    seen(Stage::Followers, &placer.placement);
     Ok(placer.placement)
 }
 

@@ -6,9 +6,10 @@ use tensoryard_conformance::data::{MemoryWeights, encode};
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::UnaryKind;
 use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind, Tensor};
-use tensoryard_runtime::plan::{Pin, Reason};
+use tensoryard_runtime::plan::{Pin, Reason, Residence, Stage, placement_stages};
 use tensoryard_runtime::{DeviceIndex, Plan, PlanError, PlanOptions};
 
+use crate::policy::find;
 use crate::support::{Bench, full, only, without};
 
 const A: Option<DeviceIndex> = Some(DeviceIndex(0));
@@ -72,6 +73,44 @@ fn a_weight_draws_its_op_and_neighbours_follow() {
     assert_eq!(placed(&plan, "after"), (A, Reason::GrownDown));
     assert_eq!(placed(&plan, "before"), (A, Reason::GrownUp));
     assert!(plan.dump().contains("because weight 0"), "{}", plan.dump());
+}
+
+#[test]
+fn placement_is_shown_after_each_stage() {
+    let graph = sandwich();
+    let bench = bench(&graph, vec![full("A"), full("B")], 0, 0);
+    let residence = Residence::new(&graph, &bench.weights, &bench.state).unwrap();
+    let after = find(&graph, "after");
+    let pins = vec![Pin { tensor: after, device: DeviceIndex(1) }];
+    let options = PlanOptions { pins, ..PlanOptions::default() };
+    let stages = placement_stages(&graph, &bench.devices, &residence, &options).unwrap();
+    let names = ["after", "x", "w", "product", "before"];
+    let placed: Vec<(Stage, Vec<&str>)> = stages
+        .iter()
+        .map(|(stage, placement)| {
+            let is_placed = |name: &&str| placement.device(find(&graph, name)).is_some();
+            (*stage, names.into_iter().filter(is_placed).collect())
+        })
+        .collect();
+    let expected = [
+        (Stage::Pins, &names[..1]),
+        (Stage::Memory, &names[..3]),
+        (Stage::Weights, &names[..4]),
+        (Stage::Growth, &names[..]),
+        (Stage::Upgrades, &names[..]),
+        (Stage::Followers, &names[..]),
+    ];
+    assert_eq!(placed, expected.map(|(stage, names)| (stage, names.to_vec())));
+    let last = &stages.last().unwrap().1;
+    assert_eq!(*last, bench.plan_with(&graph, &options).unwrap().placement);
+    // Up to the stage that fails: nobody runs the relu that is left open.
+    let lacking = vec![without("A", &[OpKind::Unary]), without("B", &[OpKind::Unary])];
+    let bench = super::place::bench(&graph, lacking, 0, 0);
+    let residence = Residence::new(&graph, &bench.weights, &bench.state).unwrap();
+    let options = PlanOptions::default();
+    let stages = placement_stages(&graph, &bench.devices, &residence, &options).unwrap();
+    assert_eq!(stages.last().map(|(stage, _)| *stage), Some(Stage::Growth));
+    assert!(bench.plan_unverified(&graph, &options).is_err());
 }
 
 #[test]

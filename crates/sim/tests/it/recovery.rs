@@ -1,6 +1,7 @@
 //! Sessions whose devices fail at awkward moments: while state is made anew, between runs, with
 //! runs in flight, after the caller wrote state.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ struct Machine {
 
 /// Two devices and the processor. The sum is on `home`.
 fn machine(options: &SimOptions, home: &str) -> Machine {
+    machine_overlapping(options, home, 1)
+}
+
+fn machine_overlapping(options: &SimOptions, home: &str, overlapping_runs: usize) -> Machine {
     let driver = driver();
     let make = |name: &str| {
         driver.device(SimOptions { name: name.to_owned(), ..options.clone() }).unwrap()
@@ -48,7 +53,7 @@ fn machine(options: &SimOptions, home: &str) -> Machine {
     let (a, b) = (make("A"), make("B"));
     let devices: [Arc<dyn Device>; 3] = [a.clone(), b.clone(), cpu()];
     let selected = devices.map(Selected::new);
-    let mut options = SessionOptions::default();
+    let mut options = SessionOptions { overlapping_runs, ..SessionOptions::default() };
     options.plan.fusion = false;
     for (pattern, device) in [("product", "A"), ("stored", "A"), ("next", "B"), ("y", "2")] {
         options.plan.named_pins.add(NamedPin::new(pattern, device));
@@ -74,6 +79,10 @@ impl Machine {
         let y = self.session.run(&self.adding, &inputs)?.f32("y")?;
         assert_eq!(y, [y[0]; 4]);
         Ok(y[0])
+    }
+
+    fn submit(&mut self, x: f32) -> Result<Submitted, RunError> {
+        self.session.submit(&self.adding, &[Input::f32("x", &[x; 4])])
     }
 
     fn write(&mut self, name: &str, value: f32) -> Result<(), RunError> {
@@ -198,7 +207,7 @@ fn a_submitted_run_that_failed_did_not_happen() {
         good.wait().unwrap();
         let lost_at_step = Some(machine.a.counts().steps);
         machine.a.inject(Faults { lost_at_step, ..Faults::default() });
-        let bad = [100.0f32, 1000.0].map(|x| session_submit(&mut machine, x));
+        let bad = [100.0f32, 1000.0].map(|x| machine.submit(x).unwrap());
         for run in &bad {
             let error = machine.session.results(run).map(drop).unwrap_err();
             assert_eq!(error.failed_device(), Some("A"), "{error}");
@@ -209,8 +218,39 @@ fn a_submitted_run_that_failed_did_not_happen() {
     }
 }
 
-fn session_submit(machine: &mut Machine, x: f32) -> Submitted {
-    machine.session.submit(&machine.adding, &[Input::f32("x", &[x; 4])]).unwrap()
+#[test]
+fn overlapping_runs_that_fail_are_submitted_again_and_nothing_counts_twice() {
+    const VALUES: u8 = 12;
+    for lost_at in 0..u64::from(VALUES) * 2 {
+        for home in ["A", "B"] {
+            let what = format!("lost {lost_at} steps later, the sum on {home}");
+            let options = SimOptions { jitter: Duration::from_micros(300), ..asynchronous(true) };
+            let mut machine = machine_overlapping(&options, home, 3);
+            let lost_at_step = Some(machine.a.counts().steps + lost_at);
+            machine.a.inject(Faults { lost_at_step, ..Faults::default() });
+            let mut left: VecDeque<f32> = (1..=VALUES).map(f32::from).collect();
+            let mut submitted = VecDeque::new();
+            while !(left.is_empty() && submitted.is_empty()) {
+                if submitted.len() < 3
+                    && let Some(x) = left.pop_front()
+                {
+                    match machine.submit(x) {
+                        Ok(run) => submitted.push_back((x, run)),
+                        // What the failed runs left is torn as long as one of them is at work.
+                        Err(RunError::StateUnusable { .. }) => left.push_back(x),
+                        Err(error) => panic!("{what}: {error}"),
+                    }
+                    continue;
+                }
+                let Some((x, run)) = submitted.pop_front() else { continue };
+                if run.wait().is_err() {
+                    left.push_back(x);
+                }
+            }
+            // 1 + 2 + … + 12, twice.
+            assert_eq!(machine.read("sum"), [156.0; 4], "{what}");
+        }
+    }
 }
 
 #[test]
@@ -229,7 +269,7 @@ fn torn_state_is_no_obstacle_to_runs_that_do_not_read_it() {
     let mut machine = machine(&options, "B");
     machine.session.pin(NamedPin::new("y", "B"));
     machine.add(1.0).unwrap();
-    let run = session_submit(&mut machine, 2.0);
+    let run = machine.submit(2.0).unwrap();
     machine.session.abort_signal().abort();
     assert!(machine.session.results(&run).is_err_and(|error| error.is_cancelled()));
     machine.session.abort_signal().reset();
@@ -277,7 +317,7 @@ fn a_reset_makes_queues_ready_that_were_stopped() {
     let options = SimOptions { delay: Duration::from_millis(20), ..asynchronous(true) };
     let mut machine = machine(&options, "B");
     machine.session.pin(NamedPin::new("y", "B"));
-    let run = session_submit(&mut machine, 2.0);
+    let run = machine.submit(2.0).unwrap();
     machine.session.abort_signal().abort();
     assert!(machine.session.results(&run).is_err());
     machine.session.abort_signal().reset();

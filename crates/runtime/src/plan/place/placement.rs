@@ -59,6 +59,23 @@ impl Reason {
     }
 }
 
+/// The stages of placement, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    /// Pins are honoured.
+    Pins,
+    /// Leaves, and what writes into memory that exists.
+    Memory,
+    /// Ops that their weights draw.
+    Weights,
+    /// Neighbours of what is placed, in four sweeps.
+    Growth,
+    /// Ops raised to better devices, and those still open.
+    Upgrades,
+    /// Leaves that follow their readers, and views.
+    Followers,
+}
+
 /// A tensor whose device the user fixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[doc(alias = "ggml_backend_sched_set_tensor_backend")]
