@@ -140,7 +140,7 @@ pub fn submit(
     if let Some((name, status)) = state.unusable(read) {
         return Err(RunError::StateUnusable { name: name.to_owned(), status });
     }
-    workspace.reserve(plan)?;
+    workspace.reserve_for_run(plan)?;
     let (copy, arrived) = workspace.begin_run(plan);
     let bindings = bind::bindings(plan, weights, state, workspace, copy)?;
     let is_asynchronous = backends.iter().any(|backend| backend.is_asynchronous());

@@ -132,6 +132,18 @@ impl Workspace {
         Ok(())
     }
 
+    /// Makes every chunk available that the next run of the plan works in. What other runs have
+    /// left in their copies stays.
+    pub(super) fn reserve_for_run(&mut self, plan: &Plan) -> Result<(), DeviceError> {
+        self.reserve_copy(plan, self.next_copy(plan))
+    }
+
+    /// The copy that the next run of the plan takes.
+    fn next_copy(&self, plan: &Plan) -> usize {
+        let copies = self.copies_of(plan);
+        if copies > 1 { (self.current + 1) % copies } else { 0 }
+    }
+
     /// The copies that runs of the plan take in turn.
     fn copies_of(&self, plan: &Plan) -> usize {
         if plan.route().is_staged { self.copies } else { 1 }
@@ -158,14 +170,14 @@ impl Workspace {
         };
         match allocate(chunk.bytes) {
             Ok(new) => {
-                self.forget_contents();
+                self.forget_contents(chunk, copy);
                 self.buffers_mut(chunk, copy)[chunk.nth] = new;
                 Ok(())
             }
             Err(MemoryError::Allocation { .. } | MemoryError::NoRoom { .. }) => {
                 // Runs in flight hold the old memory; what went wrong in them, their tickets tell.
                 self.unsettled.iter().for_each(|flight| _ = flight.wait());
-                self.forget_contents();
+                self.forget_contents(chunk, copy);
                 let buffers = self.buffers_mut(chunk, copy);
                 drop(buffers.remove(chunk.nth));
                 let grown = allocate(chunk.bytes);
@@ -189,15 +201,18 @@ impl Workspace {
         if chunk.staged { &mut pool.staged[copy] } else { &mut pool.buffers }
     }
 
-    /// What was looked up or left here names memory that is replaced now.
-    fn forget_contents(&mut self) {
+    /// What was looked up, or left in a chunk, names memory that is replaced now.
+    fn forget_contents(&mut self, chunk: &ChunkRoute, copy: usize) {
         self.known.clear();
-        self.runs = Default::default();
+        for (number, run) in self.runs.iter_mut().enumerate() {
+            run.take_if(|run| if chunk.staged { number == copy } else { !run.staged });
+        }
     }
 
     /// Gives all memory back. What runs have cost is still known.
     pub(crate) fn release(&mut self) {
-        self.forget_contents();
+        self.known.clear();
+        self.runs = Default::default();
         self.pools.clear();
         self.staging = Vec::new();
         self.unsettled.clear();
@@ -239,8 +254,7 @@ impl Workspace {
     /// Takes the next copy for a run of the plan: from now on nobody's results lie there. Returns
     /// the copy and the arrivals that still hold what they held after the last run of this plan.
     pub(super) fn begin_run(&mut self, plan: &Plan) -> (usize, Vec<bool>) {
-        let copies = self.copies_of(plan);
-        let copy = if copies > 1 { (self.current + 1) % copies } else { 0 };
+        let copy = self.next_copy(plan);
         self.current = copy;
         let last = self.runs[copy].take();
         // Chunks that are not staged are written by every run.

@@ -7,6 +7,7 @@ mod copies;
 mod device;
 mod failures;
 mod growth;
+mod observed;
 mod queue;
 mod random;
 mod recovery;
