@@ -195,6 +195,25 @@ fn a_device_without_memory_for_a_run_is_gone_on_without() {
 }
 
 #[test]
+fn loading_weights_again_can_be_stopped_and_goes_on_in_the_next_run() {
+    let mut whole = machine(false, FailurePolicy::Replan);
+    let expected = transcribe(&mut whole.session).unwrap();
+    let mut machine = machine(false, FailurePolicy::Replan);
+    machine.victim.lose("unplugged");
+    machine.session.abort_signal().abort();
+    let frames = scattered(WIDTH * FRAMES, 100);
+    for _ in 0..2 {
+        let run = machine.session.run(&encoder(), &[Input::f32("frames", &frames)]);
+        let error = run.map(drop).unwrap_err();
+        assert!(error.is_cancelled(), "{error}");
+    }
+    machine.session.abort_signal().reset();
+    let found = transcribe(&mut machine.session).unwrap();
+    assert_same(&found, &expected, "stopped twice");
+    assert_eq!(machine.session.recoveries().len(), 1);
+}
+
+#[test]
 fn a_session_that_shall_stop_stops_with_the_name_of_the_device() {
     let mut machine = machine(true, FailurePolicy::Stop);
     machine.victim.inject(Faults { lost_at_step: Some(30), ..Faults::default() });
