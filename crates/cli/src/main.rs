@@ -11,6 +11,7 @@ mod interrupt;
 mod logging;
 mod model;
 mod output;
+mod placement;
 mod progress;
 
 use std::process::ExitCode;

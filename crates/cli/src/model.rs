@@ -2,16 +2,21 @@
 //! when absent, loaded with a progress bar.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use clap::ValueEnum;
 use tensoryard::hub::Catalogue;
-use tensoryard::speech::{Language, ModelOptions};
+use tensoryard::models::Error as ModelError;
+use tensoryard::models::whisper::LoadOptions;
+use tensoryard::runtime::{FailurePolicy, PlanError, Recovery};
+use tensoryard::speech::{Language, Transcriber};
 use tensoryard::{SpeechError, SpeechModel};
 
 use crate::app::App;
 use crate::fetch::{self, DEFAULT_MODEL};
+use crate::output;
+use crate::placement::{self, PlacementArgs};
 
 /// Which model, and how it runs.
 #[derive(Debug, clap::Args)]
@@ -31,36 +36,30 @@ pub struct ModelArgs {
     #[arg(long, short, value_name = "LANGUAGE", default_value = "auto", value_parser = parse_language)]
     pub language: LanguageChoice,
 
-    /// Threads to compute with; 0 uses every processor
-    #[arg(
-        long,
-        short,
-        value_name = "N",
-        default_value_t = 0,
-        allow_negative_numbers = true,
-        value_parser = parse_threads
-    )]
-    pub threads: usize,
-
-    /// Devices in order of priority, separated by commas: see `tensoryard devices`
-    ///
-    /// Each is DRIVER[:INDEX|:"NAME"][:key=value[;key=value]...], such as cpu:threads=4.
-    /// Quotes protect commas and other separators.
-    #[arg(long, value_name = "DEVICES", default_value = "cpu")]
-    pub devices: String,
-
     /// Read the model into memory instead of mapping its file
     #[arg(long)]
     pub no_mmap: bool,
+
+    #[command(flatten)]
+    pub placement: PlacementArgs,
+
+    /// What to do when a device fails while it computes
+    #[arg(long, value_name = "WHAT", default_value = "replan", help_heading = "Devices")]
+    pub on_device_failure: OnFailure,
+}
+
+/// What a run does when a device fails, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OnFailure {
+    /// Go on without it, if another device is left; the transcript is complete all the same
+    Replan,
+    /// End with an error that names it
+    Stop,
 }
 
 /// A language, or the wish to have it detected.
 #[derive(Debug, Clone, Copy)]
 pub struct LanguageChoice(pub Option<Language>);
-
-fn parse_threads(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "wanted a whole number, 0 or more".to_owned())
-}
 
 fn parse_language(text: &str) -> Result<LanguageChoice, String> {
     if text.eq_ignore_ascii_case("auto") {
@@ -69,6 +68,15 @@ fn parse_language(text: &str) -> Result<LanguageChoice, String> {
     text.parse()
         .map(|language| LanguageChoice(Some(language)))
         .map_err(|e: tensoryard::models::Error| e.to_string())
+}
+
+/// Where to see more of a model that does not fit.
+const PLAN_TELLS: &str = "; `tensoryard plan` with the same devices shows what does not fit";
+
+fn is_too_little_memory(error: &SpeechError) -> bool {
+    let SpeechError::Model(ModelError::Model(error)) = error else { return false };
+    let error = error.downcast_ref();
+    matches!(error, Some(PlanError::NoRoom { .. } | PlanError::DoesNotFit { .. }))
 }
 
 /// A loaded model and how long that took.
@@ -81,26 +89,61 @@ pub struct Loaded {
 impl ModelArgs {
     /// Finds, fetches if needed, and loads the model.
     pub fn load(&self, app: &App) -> anyhow::Result<Loaded> {
+        let (devices, plan) = self.placement.resolve(app)?;
         let path = find(&self.model, app)?;
-        let mut options = ModelOptions::default();
-        options.devices = vec![self.devices.clone()];
-        options.registry = Some(Arc::new(app.registry()?));
-        options.threads = self.threads;
-        options.load.mmap = !self.no_mmap;
+        let mut options = LoadOptions::default();
+        options.mmap = !self.no_mmap;
+        options.session.plan = plan;
+        options.session.on_failure = match self.on_device_failure {
+            OnFailure::Replan => FailurePolicy::Replan,
+            OnFailure::Stop => FailurePolicy::Stop,
+        };
         let start = Instant::now();
         let interrupt = &app.interrupt;
-        let model = SpeechModel::load_with(&path, &options, |_, _| !interrupt.is_raised())
-            .map_err(|error| {
-                let is_device = matches!(error, SpeechError::Device(_));
-                let stopped = error.is_stopped();
-                let error = anyhow::Error::new(error);
-                if is_device || stopped {
-                    error
-                } else {
-                    error.context(format!("cannot load the model {}", path.display()))
-                }
-            })?;
+        let model = SpeechModel::load_on(&path, &devices, &options, |_, _| !interrupt.is_raised());
+        let model = model.map_err(|error| {
+            let stopped = error.is_stopped();
+            let hint = if is_too_little_memory(&error) { PLAN_TELLS } else { "" };
+            let error = anyhow::Error::new(error);
+            if stopped {
+                return error;
+            }
+            error.context(format!("cannot load the model {}{hint}", path.display()))
+        })?;
         Ok(Loaded { model, path, time: start.elapsed() })
+    }
+}
+
+impl Loaded {
+    /// Opens a stream through the model that Ctrl-C stops. Tells of pins that pin nothing.
+    pub fn transcriber(&self, app: &App) -> anyhow::Result<Transcriber> {
+        let mut transcriber = self
+            .model
+            .transcriber()
+            .with_context(|| format!("cannot start the model {}", self.path.display()))?;
+        let session = transcriber.session();
+        session.set_abort_signal(app.interrupt.signal());
+        for pin in session.runtime().unmatched_pins() {
+            placement::warn_of_unmatched(&pin.pattern);
+        }
+        Ok(transcriber)
+    }
+}
+
+/// Tells of the devices that a stream went on without, each once.
+#[derive(Debug, Default)]
+pub struct LostDevices {
+    told: usize,
+}
+
+impl LostDevices {
+    /// Tells of those that failed since the last call.
+    pub fn tell(&mut self, transcriber: &mut Transcriber) {
+        let recoveries = transcriber.session().runtime().recoveries();
+        for Recovery { device, error, .. } in recoveries.iter().skip(self.told) {
+            output::say(&format!("warning: went on without {device}: {error}"));
+        }
+        self.told = recoveries.len();
     }
 }
 

@@ -75,7 +75,10 @@ impl Default for ModelOptions {
 
 impl ModelOptions {
     /// The devices asked for, those of the CPU with the threads asked for.
-    fn select(&self) -> Result<Vec<Selected>, RegistryError> {
+    ///
+    /// # Errors
+    /// A device that does not exist, or whose parameters do not do.
+    pub fn select(&self) -> Result<Vec<Selected>, RegistryError> {
         let registry = self.registry.as_deref().unwrap_or_else(|| default_registry());
         let mut devices = Vec::new();
         for specs in &self.devices {

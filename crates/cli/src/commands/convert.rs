@@ -9,8 +9,6 @@ use crate::app::App;
 use crate::output;
 
 /// Converts a Whisper model: CTranslate2, ggml .bin or GGUF in, GGUF or ggml .bin out.
-///
-/// The format of OUT goes by its name: .gguf or .bin. OUT appears only when it is complete.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The model: a file, or a CTranslate2 folder

@@ -14,9 +14,6 @@ use crate::output::{self, BOLD};
 
 /// Lists the devices of this machine with their memory, features, parameters, and their speed
 /// where it is known.
-///
-/// A device is chosen by `--devices DRIVER[:INDEX|:"NAME"][:key=value[;key=value]...]`,
-/// such as cpu:threads=4.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print the list as JSON, for programs

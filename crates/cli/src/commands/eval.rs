@@ -14,23 +14,16 @@ use tensoryard::models::text::{
 use tensoryard::speech::{Language, Transcriber};
 
 use crate::app::App;
-use crate::model::{Loaded, ModelArgs};
+use crate::model::{LostDevices, ModelArgs};
 use crate::output::{self, BOLD, Interrupted};
 use crate::progress::AudioBar;
 
 /// Transcribes the clips of a manifest and prints word and character error rates.
-///
-/// The manifest is a table with tabs between columns and a first line that names them: `file`
-/// (relative to the manifest), `transcript`, and optionally `split` and `language`. Text is
-/// normalised as in the Whisper paper before it is compared.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The table of clips
     #[arg(value_name = "MANIFEST")]
     manifest: PathBuf,
-
-    #[command(flatten)]
-    model: ModelArgs,
 
     /// Only clips of this split; may be given several times
     #[arg(long, value_name = "NAME")]
@@ -47,6 +40,9 @@ pub struct Args {
     /// Print the result as JSON, for programs
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    model: ModelArgs,
 }
 
 /// A line of the manifest.
@@ -72,10 +68,10 @@ struct Scored {
 pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
     let clips = read_manifest(&args.manifest, &args.split)?;
     let folder = args.manifest.parent().unwrap_or(Path::new("."));
-    let Loaded { model, .. } = args.model.load(app)?;
-    let mut transcriber = model.transcriber()?;
-    transcriber.session().set_abort_signal(app.interrupt.signal());
-    let multilingual = model.whisper().config().is_multilingual();
+    let loaded = args.model.load(app)?;
+    let mut transcriber = loaded.transcriber(app)?;
+    let mut lost = LostDevices::default();
+    let multilingual = loaded.model.whisper().config().is_multilingual();
 
     let foreign = |clip: &&Clip| clip.language.is_some_and(|language| language.code() != "en");
     let not_english = clips.iter().filter(foreign).count();
@@ -91,6 +87,7 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
         bar.set(number as f64);
         let language = args.model.language.0.or(clip.language).filter(|_| multilingual);
         let result = score(clip, folder, language, &mut transcriber);
+        bar.suspend(|| lost.tell(&mut transcriber));
         if app.interrupt.is_raised() {
             bar.finish();
             return Err(Interrupted.into());

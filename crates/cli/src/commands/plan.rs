@@ -8,42 +8,19 @@ use clap::ValueEnum;
 use tensoryard::formats::AtomicFile;
 use tensoryard::models::whisper::LoadOptions;
 use tensoryard::plan_view::{Detail, Report};
-use tensoryard::runtime::plan::{NamedPin, Strategy};
-use tensoryard::speed::{SpeedFile, planning_rates};
 
 use crate::app::App;
 use crate::model;
 use crate::output;
+use crate::placement::{self, PlacementArgs};
 
 /// Shows which op of a model runs where and why, before anything is loaded.
-///
-/// Only the header of the model file is read. The plan tells the splits of each graph, what is
-/// copied between devices, what each memory must hold, how long a run is predicted to take where
-/// the speed of all devices is known, and what does not fit and by how much.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit code 1 when the model does not fit; the plan is shown all the same.")]
 pub struct Args {
     /// Name of a model, or path of a model file, as for `transcribe --model`
     #[arg(value_name = "MODEL")]
     model: String,
-
-    /// Devices in order of priority, separated by commas: see `tensoryard devices`
-    ///
-    /// Each is DRIVER[:INDEX|:"NAME"][:key=value[;key=value]...], such as cpu:threads=4.
-    /// Quotes protect commas and other separators.
-    #[arg(long, value_name = "DEVICES", default_value = "cpu")]
-    devices: String,
-
-    /// Keep what matches PATTERN on DEVICE; may be given again, the last match counts
-    ///
-    /// PATTERN is held against whole names of weights, state and ops: `*` stands for any
-    /// characters, `?` for one. DEVICE is the number of a device in the list, from 0, or its name.
-    #[arg(long = "pin", value_name = "PATTERN=DEVICE", value_parser = parse_pin)]
-    pins: Vec<NamedPin>,
-
-    /// How devices are chosen
-    #[arg(long, value_name = "STRATEGY", default_value = "priority")]
-    strategy: StrategyName,
 
     /// Form of the plan; by the ending of the output file, else text
     #[arg(long, short, value_name = "FORMAT")]
@@ -56,14 +33,9 @@ pub struct Args {
     /// List every operation in the text, as with --verbose
     #[arg(long)]
     nodes: bool,
-}
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum StrategyName {
-    /// Where the weights are, in order of the devices
-    Priority,
-    /// Where the run is predicted to end soonest
-    Cost,
+    #[command(flatten)]
+    placement: PlacementArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -80,10 +52,6 @@ enum Format {
     Html,
 }
 
-fn parse_pin(text: &str) -> Result<NamedPin, String> {
-    text.parse().map_err(|error: tensoryard::runtime::plan::PinSyntax| error.to_string())
-}
-
 /// The model does not fit, which the plan tells in full.
 #[derive(Debug)]
 struct DoesNotFit(String);
@@ -97,22 +65,15 @@ impl std::fmt::Display for DoesNotFit {
 impl std::error::Error for DoesNotFit {}
 
 pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
-    let registry = app.registry()?;
-    let devices = registry.select_list(&args.devices)?;
+    let (devices, plan) = args.placement.resolve(app)?;
     let path = model::find(&args.model, app)?;
     let mut options = LoadOptions::default();
-    let plan = &mut options.session.plan;
-    for pin in &args.pins {
-        plan.named_pins.add(pin.clone());
-    }
-    plan.strategy = match args.strategy {
-        StrategyName::Priority => Strategy::Priority,
-        StrategyName::Cost => Strategy::Cost,
-    };
-    let speeds = SpeedFile::in_cache(app.hub()?.cache());
-    plan.rates = planning_rates(&devices, Some(&speeds))?;
+    options.session.plan = plan;
     let report = Report::of_model(&path, &devices, &options)
         .with_context(|| format!("cannot plan the model {}", path.display()))?;
+    for pattern in &report.unmatched_pins {
+        placement::warn_of_unmatched(pattern);
+    }
     let detail = if args.nodes || app.verbose > 0 { Detail::Operations } else { Detail::Summary };
     let text = match format(args) {
         Format::Text => report.text(detail),

@@ -7,10 +7,6 @@ use crate::fetch::{self, DEFAULT_MODEL};
 use crate::output;
 
 /// Fetches models by name and prints where they are.
-///
-/// A model is downloaded from the first of its sources that works, checked by
-/// its SHA-256, converted and kept in the cache. One that is already there is
-/// checked and left alone; an interrupted download goes on where it stopped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "`tensoryard models` lists the names.")]
 pub struct Args {

@@ -11,7 +11,7 @@ use tensoryard::speech::{Observer, Segment, Task, Transcriber};
 use tensoryard::{TranscribeOptions, Transcript};
 
 use crate::app::App;
-use crate::model::{Loaded, ModelArgs};
+use crate::model::{LostDevices, ModelArgs};
 use crate::output::{self, Interrupted};
 use crate::progress::AudioBar;
 use sink::{Format, Sink};
@@ -23,9 +23,6 @@ const RATE: f64 = 16_000.0;
 const SAMPLE: &[u8] = tensoryard::SAMPLE_WAV;
 
 /// Transcribes audio files: WAV, FLAC, MP3, Ogg Vorbis, Opus, M4A, WebM or AIFF, at any rate.
-///
-/// With no file, a short spoken sample that comes with the program is transcribed. The model
-/// is fetched when it is not there yet.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     tensoryard transcribe talk.mp3\n  \
@@ -36,9 +33,6 @@ pub struct Args {
     /// Audio files; `-` reads standard input
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-
-    #[command(flatten)]
-    model: ModelArgs,
 
     /// Refuse recordings that are longer; they would fill the memory
     #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = value_parser!(u32).range(1..))]
@@ -66,6 +60,9 @@ pub struct Args {
     /// Do not condition a window on the text before it
     #[arg(long, help_heading = "Decoding")]
     no_condition: bool,
+
+    #[command(flatten)]
+    model: ModelArgs,
 }
 
 /// Where an input comes from.
@@ -135,17 +132,19 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
     }
     let stems: Vec<&Path> = inputs.iter().map(Input::stem).collect();
     let mut sink = Sink::new(args.format, args.output.as_deref(), &stems)?;
-    let Loaded { model, path, time } = args.model.load(app)?;
+    let loaded = args.model.load(app)?;
     if app.verbose > 0 {
-        let milliseconds = time.as_millis();
-        output::say(&format!("model {} loaded in {milliseconds} ms", path.display()));
+        let (path, milliseconds) = (loaded.path.display(), loaded.time.as_millis());
+        output::say(&format!("model {path} loaded in {milliseconds} ms"));
     }
-    let mut transcriber = model.transcriber()?.with_options(args.options());
-    transcriber.session().set_abort_signal(app.interrupt.signal());
+    let mut transcriber = loaded.transcriber(app)?.with_options(args.options());
+    let mut lost = LostDevices::default();
 
     let mut failed = 0;
     for (number, input) in inputs.iter().enumerate() {
-        match transcribe(input, number, args, &mut transcriber, &mut sink, app) {
+        let done = transcribe(input, number, args, &mut transcriber, &mut sink, app);
+        lost.tell(&mut transcriber);
+        match done {
             Ok(times) if app.verbose > 0 => report(&times, &mut transcriber),
             Ok(_) => {}
             Err(error) if app.interrupt.is_raised() => {

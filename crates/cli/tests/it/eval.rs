@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{real_model, sample};
+use crate::support::{real_model, sample, write_babbling_model};
 use crate::tensoryard;
 
 #[test]
@@ -52,4 +52,26 @@ fn error_rates_are_counted_and_held_against_a_limit() {
     let assert = eval(&["--clips", "--max-wer", "50"]).assert().code(1);
     let stderr = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
     assert!(stderr.contains("split \"wrong\""), "{stderr}");
+}
+
+#[test]
+fn a_device_that_is_lost_is_told_once_and_all_clips_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, manifest) = (dir.path().join("babble.bin"), dir.path().join("clips.tsv"));
+    write_babbling_model(&model);
+    let clip = format!("{}\thello\n", sample().0.display());
+    fs::write(&manifest, format!("file\ttranscript\n{clip}{clip}")).unwrap();
+    let eval = |arguments: &[&str]| {
+        let command = tensoryard(dir.path()).args(["-q", "eval", "--json", "-m"]).arg(&model);
+        let assert = command.arg(&manifest).args(arguments).assert().success();
+        let output = assert.get_output();
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let heard = |clip: usize| json["clips"][clip]["hypothesis"].as_str().unwrap().to_owned();
+        ([heard(0), heard(1)], String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (expected, said) = eval(&[]);
+    assert_eq!(said, "");
+    let (heard, said) = eval(&["--devices", "sim:lost_at_step=90,cpu"]);
+    assert_eq!(heard, expected);
+    assert!(said.starts_with("warning: went on without SIM0: ") && said.lines().count() == 1);
 }

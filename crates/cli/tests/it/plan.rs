@@ -38,21 +38,21 @@ small, strategy priority
 
 Devices
   CPU  [..] (cpu)
-  No time is predicted: the speed of CPU is not known.
+  No time is predicted: the speed of CPU is not known (`tensoryard devices --calibrate` measures it).
 
 Memory         weights         state       compute          peak         limit
   CPU          0.0 MiB       0.0 MiB       0.0 MiB       0.0 MiB  [..] MiB
 
 encoder (a window of 6 mel frames)
-  16 operations in 1 split, 0 copies of 0 B, [..] kFLOP
+  16 operations in 1 split, no copies, [..] kFLOP
   split 0   CPU    16 ops
 
 prompt (decoder, the longest prompt: 5 tokens)
-  21 operations in 1 split, 0 copies of 0 B, [..] kFLOP
+  21 operations in 1 split, no copies, [..] kFLOP
   split 0   CPU    21 ops
 
 token (decoder, one token at position 4)
-  21 operations in 1 split, 0 copies of 0 B, [..] kFLOP
+  21 operations in 1 split, no copies, [..] kFLOP
   split 0   CPU    21 ops
 
 Everything fits.
@@ -124,11 +124,111 @@ fn pins_are_told_in_the_reasons() {
 }
 
 #[test]
+fn pins_that_match_nothing_are_told() {
+    let model = small_model();
+    let pins = ["--pin", "nothing.*=0", "--pin", "mul_mat.*=CPU", "--format", "json"];
+    let assert = plan(&model, &pins).success();
+    let warning = "warning: no tensor of the model matches the pin \"nothing.*\"\n";
+    assert_eq!(stderr_of(&assert), warning);
+    let all: Value = serde_json::from_str(&stdout_of(&assert)).unwrap();
+    assert_eq!(all["unmatched_pins"], serde_json::json!(["nothing.*"]));
+}
+
+#[test]
 fn the_cost_strategy_needs_to_know_how_fast_devices_are() {
     let model = small_model();
-    let assert = plan(&model, &["--strategy", "cost"]).code(1).stdout_eq("");
+    for (arguments, problem) in [
+        (&["--devices", "sim,cpu"][..], "CPU is; `tensoryard devices --calibrate` measures it"),
+        (
+            &["-t", "3"],
+            "CPU with 3 threads is; `tensoryard devices --calibrate --threads 3` measures it",
+        ),
+        (
+            &["--devices", "cpu:threads=1"],
+            "CPU with 1 thread is; `tensoryard devices --calibrate --threads 1` measures it",
+        ),
+    ] {
+        let assert = plan(&model, &[&["--strategy", "cost"], arguments].concat()).code(1);
+        let expected = format!("error: --strategy cost needs to know how fast {problem}\n");
+        assert_eq!(stderr_of(&assert), expected);
+    }
+    // Simulated devices know it of themselves, the CPU once it was measured.
+    let predicted = |devices: &str| {
+        let arguments = ["--strategy", "cost", "--devices", devices, "-f", "json"];
+        let text = stdout_of(&plan(&model, &arguments).success());
+        let all: Value = serde_json::from_str(&text).unwrap();
+        all["graphs"][0]["predicted_ns"].as_u64().unwrap()
+    };
+    assert!(predicted("sim,sim:flops=1T") > 0);
+    let calibrate = ["devices", "--calibrate", "--threads", "1"];
+    tensoryard(model.0.path()).args(calibrate).assert().success();
+    assert!(predicted("sim,cpu:threads=1") > 0);
+}
+
+#[test]
+fn several_devices_have_a_lane_each_and_the_numbers_agree() {
+    let model = small_model();
+    let devices = "sim:name=first;memory=64KiB,sim:name=second;memory=32KiB,cpu";
+    let arguments =
+        ["--devices", devices, "--pin", "decoder.blocks.*=second", "--pin", "decoder.token*=cpu"];
+    let text = stdout_of(&plan(&model, &[&arguments[..], &["-f", "json"]].concat()).success());
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let list = |value: &Value| value.as_array().unwrap().clone();
+    let number = |value: &Value| value.as_u64().unwrap();
+    let names: Vec<Value> = list(&all["devices"]).iter().map(|d| d["name"].clone()).collect();
+    assert_eq!(names, ["first", "second", "CPU"]);
+    let memory = list(&all["memory"]);
+    for (memory, limit) in memory.iter().zip([64 << 10, 32 << 10]) {
+        assert_eq!(number(&memory["limit_bytes"]), limit);
+        assert!(number(&memory["weights_bytes"]) > 0, "{memory}");
+        assert!(number(&memory["peak_bytes"]) <= limit, "{memory}");
+    }
+    for memory in &memory {
+        let parts = ["weights_bytes", "state_bytes", "compute_bytes"].map(|of| number(&memory[of]));
+        assert_eq!(parts.iter().sum::<u64>(), number(&memory["peak_bytes"]), "{memory}");
+        assert_eq!(memory["over_bytes"], 0);
+    }
+    let prompt = &all["graphs"][1];
+    let (splits, copies) = (list(&prompt["splits"]), list(&prompt["copies"]));
+    let mut next = 0;
+    let mut used = [false; 3];
+    for split in &splits {
+        assert_eq!(number(&split["first_operation"]), next);
+        next += number(&split["operations"]);
+        used[number(&split["device"]) as usize] = true;
+        let bytes = list(&split["copies"])
+            .iter()
+            .map(|at| number(&copies[number(at) as usize]["bytes"]))
+            .sum::<u64>();
+        assert_eq!(number(&split["copied_bytes"]), bytes);
+    }
+    assert_eq!(next, list(&prompt["operations"]).len() as u64);
+    assert!(used[1] && used[2], "{splits:?}");
+    let bytes: u64 = copies.iter().map(|copy| number(&copy["bytes"])).sum();
+    assert_eq!((number(&prompt["copied_bytes"]), bytes > 0), (bytes, true));
+    let picture = stdout_of(&plan(&model, &[&arguments[..], &["-f", "svg"]].concat()).success());
+    for name in ["first", "second", "CPU"] {
+        assert!(picture.contains(&format!(">{name}</text>")), "{name} has no lane");
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_shown_with_the_numbers_and_ends_with_1() {
+    let model = small_model();
+    let assert = plan(&model, &["--devices", "sim:memory=4KiB", "-f", "json"]).code(1);
+    let all: Value = serde_json::from_str(&stdout_of(&assert)).unwrap();
+    let memory = &all["memory"][0];
+    let bytes = |field: &str| memory[field].as_u64().unwrap();
+    assert_eq!((&all["fits"], bytes("limit_bytes")), (&false.into(), 4096));
+    assert_eq!(bytes("over_bytes"), bytes("peak_bytes") - 4096);
+    let error = stderr_of(&assert);
+    assert!(error.starts_with("error: small: Does not fit: SIM0 needs 0.0 MiB of "), "{error}");
+    let text = stdout_of(&plan(&model, &["--devices", "sim:memory=4KiB"]).code(1));
+    assert!(text.contains("  over by ") && text.contains("\nDoes not fit: SIM0 needs "), "{text}");
+    // A tensor larger than any memory is named.
+    let assert = plan(&model, &["--devices", "sim:memory=8"]).code(1).stdout_eq("");
     assert!(
-        stderr_of(&assert).contains("the rates of CPU are not known"),
+        stderr_of(&assert).contains("no device has room for weight "),
         "{}",
         stderr_of(&assert)
     );
@@ -153,8 +253,14 @@ fn what_cannot_be_planned_ends_with_1_and_is_named() {
     for (arguments, problem) in [
         (["--devices", "abacus"], "abacus"),
         (["--devices", "cpu:speed=3"], "speed"),
-        (["--pin", "nothing.like.this=cpu"], "no tensor of the model matches the pin"),
-        (["--pin", "mul_mat.*=moon"], "moon"),
+        (["--pin", "mul_mat.*=moon"], "pinned to moon: --devices has 0 (CPU)\n"),
+        (["--pin", "mul_mat.*=1"], "pinned to device 1: --devices has 0 (CPU)\n"),
+        (
+            ["--devices", "sim:memry=1MiB"],
+            "SIM has no parameter \"memry\"; there are: name, kind, ",
+        ),
+        (["--devices", "sim:ops=mul_mat+ad"], "\"ad\" is none; there are: abs, add, "),
+        (["--devices", "sim:0"], "no device \"SIM:0\"; there are: SIM, made on request"),
         (["--output", "/nonexistent/plan.svg"], "cannot write /nonexistent/plan.svg"),
     ] {
         let assert = plan(&model, &arguments).code(1).stdout_eq("");

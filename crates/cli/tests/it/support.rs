@@ -70,39 +70,12 @@ impl Write for Sparse {
 
 /// Writes an f32 model of zeros as a ggml Whisper file.
 pub fn write_model(path: &Path, config: &WhisperConfig) {
-    let tensors: Vec<GgmlTensor> = tensor_specs(config)
-        .unwrap()
-        .into_iter()
-        .map(|spec| {
-            let [a, b, c, _] = spec.shape.dims();
-            // This format has the kernel of convolutions fastest.
-            let shape = match spec.role {
-                TensorRole::Conv => Shape::new(&[b, a, c]).unwrap(),
-                _ => spec.shape,
-            };
-            GgmlTensor { name: spec.name, dtype: DType::F32, shape, rank: shape.rank() }
-        })
-        .collect();
     let mel_filters = MelFilters::new(2, 3, vec![0.5; 6]).unwrap();
     let tokens: Vec<Vec<u8>> = (b'a'..b'g').map(|letter| vec![letter]).collect();
-    let header = GgmlWhisperHeader {
-        config,
-        matrix_type: DType::F32,
-        mel_filters: &mel_filters,
-        tokens: &tokens,
-    };
     let mut out = Sparse(File::create(path).unwrap());
-    write_ggml_whisper(&mut out, &header, &tensors, &mut |index, sink| {
-        let mut left = tensors[index].shape.elements() * 4;
-        let zeros = vec![0; 1 << 20];
-        while left > 0 {
-            let part = left.min(zeros.len());
-            sink.put(&zeros[..part])?;
-            left -= part;
-        }
-        Ok(())
-    })
-    .unwrap();
+    write_tensors(&mut out, config, &mel_filters, &tokens, &mut |_, elements| {
+        vec![0; 4 * elements]
+    });
     let end = out.0.stream_position().unwrap();
     out.0.set_len(end).unwrap();
 }
@@ -123,6 +96,69 @@ pub fn sample_driver() -> &'static Path {
         target.join("debug").join(format!("{prefix}tensoryard_sample_driver{suffix}"))
     });
     &LIBRARY
+}
+
+/// Writes an f32 model with the vocabulary of the English models and weights that mean nothing,
+/// as a ggml Whisper file: what it writes is nonsense, and the same each time.
+pub fn write_babbling_model(path: &Path) {
+    let config = WhisperConfig {
+        n_vocab: 51_864,
+        n_audio_ctx: 1500,
+        n_text_ctx: 32,
+        n_mels: 80,
+        ..config(8, 2)
+    };
+    let mel_filters = MelFilters::new(80, 201, vec![0.01; 80 * 201]).unwrap();
+    let token = |number: usize| match u8::try_from(number) {
+        Ok(byte) => vec![byte],
+        Err(_) => format!(" word{number}").into_bytes(),
+    };
+    let tokens: Vec<Vec<u8>> = (0..50_256).map(token).collect();
+    let mut state = 7u64;
+    let mut out = File::create(path).unwrap();
+    write_tensors(&mut out, &config, &mel_filters, &tokens, &mut |name, elements| {
+        // Positions count for more than what was written, so that the text varies; times and the
+        // end of the text are improbable, so that it is long.
+        let (scale, n_random) = match name {
+            "decoder.positional_embedding" | "decoder.ln.weight" => (8.0, elements),
+            "decoder.token_embedding.weight" => (1.0, tokens.len() * config.n_text_state),
+            _ => (1.0, elements),
+        };
+        let value = |index| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let random = (state >> 40) as f32 / (1 << 23) as f32 - 1.0;
+            if index < n_random { scale * random } else { 0.0 }
+        };
+        (0..elements).map(value).flat_map(f32::to_le_bytes).collect()
+    });
+}
+
+fn write_tensors(
+    out: &mut dyn Write,
+    config: &WhisperConfig,
+    mel_filters: &MelFilters,
+    tokens: &[Vec<u8>],
+    content: &mut dyn FnMut(&str, usize) -> Vec<u8>,
+) {
+    let tensors: Vec<GgmlTensor> = tensor_specs(config)
+        .unwrap()
+        .into_iter()
+        .map(|spec| {
+            let [a, b, c, _] = spec.shape.dims();
+            // This format has the kernel of convolutions fastest.
+            let shape = match spec.role {
+                TensorRole::Conv => Shape::new(&[b, a, c]).unwrap(),
+                _ => spec.shape,
+            };
+            GgmlTensor { name: spec.name, dtype: DType::F32, shape, rank: shape.rank() }
+        })
+        .collect();
+    let header = GgmlWhisperHeader { config, matrix_type: DType::F32, mel_filters, tokens };
+    write_ggml_whisper(out, &header, &tensors, &mut |index, sink| {
+        let GgmlTensor { name, shape, .. } = &tensors[index];
+        sink.put(&content(name, shape.elements()))
+    })
+    .unwrap();
 }
 
 /// Names of the files in a folder, sorted.

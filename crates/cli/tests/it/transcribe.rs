@@ -1,11 +1,12 @@
 //! `tensoryard transcribe`: what can be said without a model, and the work with one.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
 use snapbox::cmd::Command;
 
-use crate::support::{config, names, real_model, sample, write_model};
+use crate::support::{config, names, real_model, sample, write_babbling_model, write_model};
 use crate::tensoryard;
 
 /// The program with this model, quiet.
@@ -76,6 +77,10 @@ fn devices_that_are_not_there_are_told() {
         ("cpu:7", "no device \"CPU:7\"; there are: CPU:0 ("),
         ("cpu:speed=9", "CPU has no parameter \"speed\"; there are: threads"),
         ("cpu:threads=many", "CPU: threads is \"many\", wanted a number, 0 for automatic"),
+        ("sim:memry=1GiB,cpu", "SIM has no parameter \"memry\"; there are: name, kind, memory, "),
+        ("sim:memory=lots", "SIM: memory is \"lots\", wanted a size in bytes, such as 64MiB"),
+        ("sim:ops=warp", "SIM: ops is \"warp\", wanted ops joined by +, and \"warp\" is none"),
+        ("sim:shares=SIM7,cpu", "SIM: shares is \"SIM7\", wanted own, host, or the name"),
         ("cpu,", "device \"cpu,\": a driver's name is missing"),
     ] {
         let command = transcribe(dir.path(), &model);
@@ -83,6 +88,66 @@ fn devices_that_are_not_there_are_told() {
         let text = stderr_of(&assert);
         assert!(text.starts_with(&format!("error: {problem}")), "{devices}: {text}");
     }
+}
+
+/// The transcript of the sample by a model of random weights, and what was said.
+fn babble(cache: &Path, model: &Path, arguments: &[&str]) -> snapbox::cmd::OutputAssert {
+    transcribe(cache, model).args(arguments).arg(sample().0).assert()
+}
+
+#[test]
+fn a_transcript_is_complete_when_a_device_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("babble.bin");
+    write_babbling_model(&model);
+    let run = |arguments: &[&str]| babble(dir.path(), &model, arguments);
+    let stdout = |assert: &snapbox::cmd::OutputAssert| assert.get_output().stdout.clone();
+    let expected = stdout(&run(&[]).success().stderr_eq(""));
+    let text = String::from_utf8_lossy(&expected).into_owned();
+    assert!(text.split_whitespace().collect::<HashSet<_>>().len() > 5, "{text}");
+    let simulated = run(&["--devices", "sim:memory=2GiB,cpu"]).success().stderr_eq("");
+    assert_eq!(stdout(&simulated), expected);
+    // In the encoder, in the prompt, and among the tokens.
+    for step in ["0", "30", "90", "200"] {
+        let devices = format!("sim:lost_at_step={step},cpu");
+        let assert = run(&["--devices", &devices]).success();
+        let warning = "warning: went on without SIM0: SIM0 is lost: ";
+        let text = stderr_of(&assert);
+        assert!(text.starts_with(warning) && text.lines().count() == 1, "step {step}: {text}");
+        assert_eq!(stdout(&assert), expected, "step {step}");
+    }
+    let two = "sim:lost_at_step=40,sim:lost_at_step=60,cpu";
+    let assert = run(&["--devices", two]).success();
+    assert_eq!((stderr_of(&assert).lines().count(), stdout(&assert)), (2, expected));
+    for arguments in [
+        ["--devices", "sim:lost_at_step=90,cpu", "--on-device-failure", "stop"],
+        ["--devices", "sim:lost_at_step=90", "--on-device-failure", "replan"],
+    ] {
+        let text = stderr_of(&run(&arguments).code(1));
+        assert!(text.contains("cannot transcribe") && text.contains("SIM0 is lost"), "{text}");
+    }
+}
+
+#[test]
+fn pins_that_match_nothing_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("babble.bin");
+    write_babbling_model(&model);
+    let pins = ["--devices", "sim,cpu", "--pin", "nothing.*=0", "--pin", "decoder.*=cpu"];
+    let warning = "warning: no tensor of the model matches the pin \"nothing.*\"\n";
+    babble(dir.path(), &model, &pins).success().stderr_eq(warning);
+    let text = stderr_of(&babble(dir.path(), &model, &["--pin", "decoder.*=SIM3"]).code(1));
+    assert_eq!(text, "error: \"decoder.*\" cannot be pinned to SIM3: --devices has 0 (CPU)\n");
+}
+
+#[test]
+fn a_model_that_does_not_fit_is_told_with_where_to_see_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("babble.bin");
+    write_babbling_model(&model);
+    let text = stderr_of(&babble(dir.path(), &model, &["--devices", "sim:memory=1MiB"]).code(1));
+    assert!(text.contains("babble.bin; `tensoryard plan` with the same devices shows"), "{text}");
+    assert!(text.contains("because: no device has room for weight "), "{text}");
 }
 
 #[test]

@@ -26,9 +26,6 @@ pub enum PlanModelError {
     /// An op that no device runs, a pin that cannot be honoured, a tensor that no device can hold.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A pin that pins nothing.
-    #[error("no tensor of the model matches the pin {0:?}")]
-    UnmatchedPin(String),
 }
 
 impl Report {
@@ -55,7 +52,7 @@ impl Report {
     /// As [`Report::of_model`], from the graphs.
     ///
     /// # Errors
-    /// [`PlanModelError::Plan`] and [`PlanModelError::UnmatchedPin`].
+    /// [`PlanModelError::Plan`].
     pub fn of_graphs(
         title: &str,
         graphs: &[ModelGraph],
@@ -63,9 +60,7 @@ impl Report {
         options: &PlanOptions,
     ) -> Result<Self, PlanModelError> {
         let plain: Vec<&Graph> = graphs.iter().map(|graph| &*graph.graph).collect();
-        if let Some(pin) = options.named_pins.unmatched(&plain).first() {
-            return Err(PlanModelError::UnmatchedPin(pin.pattern.clone()));
-        }
+        let unmatched = options.named_pins.unmatched(&plain);
         let devices = plan_devices(devices)?;
         let planned = Planned::new(graphs, &devices, options)?;
         let rates = rates_of(&devices, options).ok();
@@ -85,6 +80,7 @@ impl Report {
             rates.as_deref(),
             &rows,
         )?;
+        report.unmatched_pins = unmatched.iter().map(|pin| pin.pattern.clone()).collect();
         report.problem = planned.problem.map(|error| error.to_string());
         report.fits &= report.problem.is_none();
         Ok(report)

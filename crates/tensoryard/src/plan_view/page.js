@@ -308,8 +308,9 @@
     // Axis.
     if (S.mode === "time") {
       const step = niceStep(b - a, (right - GUTTER) / 120);
+      const beside = (x, label) => x + 3 + wide(label, NOTE) < right ? { x: x + 3 } : { x: x - 3, "text-anchor": "end" };
       for (let t = Math.ceil(a / step) * step; t <= b; t += step) {
-        mid.append(sv("line", { class: "tick", x1: X(t), x2: X(t), y1: AXIS - 4, y2: H - 8 }), sv("text", { class: "axis", x: X(t) + 3, y: 11 }, tickText(t, step)));
+        mid.append(sv("line", { class: "tick", x1: X(t), x2: X(t), y1: AXIS - 4, y2: H - 8 }), sv("text", { class: "axis", y: 11, ...beside(X(t), tickText(t, step)) }, tickText(t, step)));
       }
     } else {
       under.append(sv("text", { class: "axis", x: GUTTER, y: 11 }, "order of execution →"));
@@ -322,7 +323,7 @@
       const busy = G.splits.reduce((sum, s) => sum + (s.device === i && s.predicted ? s.predicted.compute_ns : 0), 0);
       under.append(sv("rect", { class: "lane", x: 0, y, width: W, height: laneHeight(i) }),
         sv("text", { class: "lane-name", x: 14, y: y + (L.used[i] ? 24 : 21) }, cut(device.name, GUTTER - 20, "650 13px")),
-        ops.length > 0 ? sv("text", { class: "lane-note", x: 14, y: y + 42 }, many(ops.length, "op")) : sv("text", { class: "lane-note", x: GUTTER, y: y + 21 }, "runs nothing of this graph"),
+        ops.length > 0 ? sv("text", { class: "lane-note", x: 14, y: y + 42 }, many(ops.length, "op")) : sv("text", { class: "lane-note", x: right - 4, y: y + 21, "text-anchor": "end" }, "runs nothing of this graph"),
         busy > 0 ? sv("text", { class: "lane-note", x: 14, y: y + 58 }, time(busy) + " busy") : "");
     });
 

@@ -23,6 +23,9 @@ pub struct Report {
     /// What planning said where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Patterns of pins that match nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unmatched_pins: Vec<String>,
     /// The devices in order of priority.
     pub devices: Vec<DeviceReport>,
     /// Each memory, with what it must hold.

@@ -32,7 +32,11 @@ impl Report {
             _ = writeln!(text, "  {name:width$}  {description} ({kind})");
         }
         if let Some(unknown) = self.without_speed() {
-            _ = writeln!(text, "  No time is predicted: the speed of {unknown} is not known.");
+            _ = writeln!(
+                text,
+                "  No time is predicted: the speed of {unknown} is not known \
+                 (`tensoryard devices --calibrate` measures it)."
+            );
         }
         self.memory_table(&mut text);
         for graph in &self.graphs {
@@ -83,8 +87,10 @@ impl Report {
     }
 
     fn memory_table(&self, text: &mut String) {
-        let names: Vec<String> =
-            self.memory.iter().map(|memory| self.memory_name(memory)).collect();
+        // Memory that no device computes in matters where something is kept in it.
+        let is_shown = |m: &&MemoryReport| m.peak_bytes > 0 || !m.devices.is_empty();
+        let memory: Vec<&MemoryReport> = self.memory.iter().filter(is_shown).collect();
+        let names: Vec<String> = memory.iter().map(|memory| self.memory_name(memory)).collect();
         let width = widest(names.iter().map(String::as_str)).max(6);
         _ = writeln!(
             text,
@@ -97,7 +103,7 @@ impl Report {
             "limit",
             width = width + 2,
         );
-        for (name, memory) in names.iter().zip(&self.memory) {
+        for (name, memory) in names.iter().zip(memory) {
             let MemoryReport { weights_bytes, state_bytes, compute_bytes, .. } = memory;
             let limit = memory.limit_bytes.map_or_else(|| "-".to_owned(), mebibytes);
             let over = match memory.over_bytes {
@@ -128,7 +134,10 @@ impl Report {
                 count(graph.operations.len(), "operation"),
                 count(graph.splits.len(), "split")
             ),
-            format!("{} of {}", count(graph.copies.len(), "copy"), size(graph.copied_bytes)),
+            match graph.copies.len() {
+                0 => "no copies".to_owned(),
+                copies => format!("{} of {}", count(copies, "copy"), size(graph.copied_bytes)),
+            },
             work(graph.flops),
         ];
         if let Some(time) = graph.predicted_ns {
@@ -142,8 +151,9 @@ impl Report {
         let device = widest(self.devices.iter().map(|device| device.name.as_str()));
         for (number, split) in graph.splits.iter().take(shown).enumerate() {
             let name = self.device(split.device);
+            let ops = if split.operations == 1 { "op" } else { "ops" };
             let mut line =
-                format!("  split {number:<3} {name:device$}  {:>4} ops", split.operations);
+                format!("  split {number:<3} {name:device$}  {:>4} {ops:3}", split.operations);
             if let Some(time) = split.predicted {
                 _ = write!(line, "  {:>9}", duration(time.compute_ns));
             }
@@ -166,7 +176,7 @@ impl Report {
                     _ = write!(line, " from {}", self.device(from));
                 }
             }
-            _ = writeln!(text, "{line}");
+            _ = writeln!(text, "{}", line.trim_end());
             if detail == Detail::Operations {
                 let last = split.first_operation + split.operations;
                 for operation in
