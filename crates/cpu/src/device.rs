@@ -20,7 +20,7 @@ use tensoryard_runtime::{
     RegistryError, Selected, Step, StepOp, Submission, Unsupported, WeightUse, host_buffer_type,
 };
 
-use crate::check::{check_shapes, takes_panels};
+use crate::check::takes_panels;
 use crate::hbm::{HbmBufferType, hbm_buffer_type};
 use crate::isa::{Isa, feature_names};
 use crate::packed::{PackedMatrix, is_packed, packed_buffer_type};
@@ -200,8 +200,8 @@ impl Device for CpuDevice {
     fn supports_op(&self, case: &OpCase<'_>) -> Result<(), Unsupported> {
         // A view is not computed; its layout is not one that follows from its source.
         if !matches!(case.op, StepOp::Op(Op::View)) {
-            let possible = check_shapes(case.op, case.sources, case.dst);
-            possible.map_err(|reason| Unsupported(reason.into()))?;
+            let possible = case.op.check_shapes(case.sources, case.dst);
+            possible.map_err(|error| Unsupported(error.to_string().into()))?;
         }
         supports(case).map_err(|reason| Unsupported(reason.into()))
     }

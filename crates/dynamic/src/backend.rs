@@ -91,6 +91,13 @@ impl Backend for DynamicBackend {
     }
 
     fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
+        for step in steps {
+            step.check().map_err(|error| DeviceError::Compile {
+                device: self.name.clone(),
+                step: step.name.clone(),
+                reason: error.to_string(),
+            })?;
+        }
         let device = (self.device, self.reads_host_memory);
         // SAFETY: the queue is open while this value lives.
         let program = unsafe { DynamicProgram::compile(&self.library, self.queue, device, steps) };

@@ -122,7 +122,7 @@ impl Library {
 
     fn buffer_type(
         self: &Arc<Self>,
-        device: u64,
+        (device, device_name): (u64, &str),
         index: u64,
     ) -> Result<Arc<dyn BufferType>, DriverError> {
         let mut info = abi::BufferTypeInfo {
@@ -153,6 +153,7 @@ impl Library {
         Ok(Arc::new(DynamicBufferType {
             library: Arc::clone(self),
             device,
+            device_name: device_name.to_owned(),
             index,
             // Names are unique in a process, as names of drivers are in a registry.
             name: format!("{}/{name}", self.name),
@@ -196,7 +197,7 @@ impl DynamicDevice {
         let id = library.text("id of a device", info.id)?;
         let types = library.checked_count("buffer types", info.buffer_type_count)?;
         let features = library.checked_count("features", info.feature_count)?;
-        let buffer_types = (0..types).map(|number| library.buffer_type(index, number));
+        let buffer_types = (0..types).map(|number| library.buffer_type((index, &name), number));
         let features = (0..features).map(|number| library.feature(index, number));
         Ok(Self {
             index,

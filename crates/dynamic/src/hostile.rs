@@ -7,7 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tensoryard_runtime::{BackendOptions, Buffer, DeviceError, Driver, MemoryError, Usage};
+use tensoryard_graph::ops::{Op, Scale};
+use tensoryard_graph::{DType, Layout, Shape};
+use tensoryard_runtime::{
+    Aliasing, BackendOptions, Buffer, DeviceError, Driver, MemoryError, Operand, Region, Step,
+    StepOp, Usage,
+};
 
 use crate::abi::{self, ErrorText, Header, Table, Text};
 use crate::error::DriverError;
@@ -395,6 +400,39 @@ fn steps_and_runs_that_fail_are_errors() {
 }
 
 #[test]
+fn forged_steps_never_reach_the_driver() {
+    let device = driver(GOOD).unwrap().devices().remove(0);
+    let backend = device.open(&BackendOptions::default()).unwrap();
+    let row = Layout::contiguous(DType::F32, Shape::new(&[8]).unwrap()).unwrap();
+    let operand = |region, offset_bytes| Operand {
+        region,
+        offset_bytes,
+        layout: row,
+        buffer_type: Arc::clone(&device.buffer_types()[0]),
+        aliasing: Aliasing::Disjoint,
+    };
+    let compile = |source, dst| {
+        let op = StepOp::Op(Op::from(Scale { factor: 2.0, offset: 0.0 }));
+        let step = Step { name: "twice".to_owned(), op, dst, sources: vec![Some(source)] };
+        backend.compile(&[step])
+    };
+    let chunk = |offset| operand(Region::Chunk(0), offset);
+    let refusal = |source, dst| match compile(source, dst).unwrap_err() {
+        DeviceError::Compile { device, step, reason } => {
+            assert_eq!((&*device, &*step), ("Forged", "twice"));
+            reason
+        }
+        other => panic!("{other}"),
+    };
+    assert_eq!(refusal(chunk(0), chunk(0)), "operand 0 overlaps the destination");
+    assert_eq!(refusal(chunk(0), chunk(16)), "an operand overlaps the destination in part");
+    let weight = operand(Region::Weight(0), 0);
+    assert_eq!(refusal(chunk(0), weight), "the destination is a weight");
+    assert!(refusal(chunk(2), chunk(64)).contains("byte 2"));
+    assert!(compile(chunk(0), chunk(64)).is_ok());
+}
+
+#[test]
 fn memory_that_fails_is_an_error() {
     let device = driver(GOOD).unwrap().devices().remove(0);
     let kind = Arc::clone(&device.buffer_types()[0]);
@@ -411,13 +449,17 @@ fn memory_that_fails_is_an_error() {
     let none = with(Answers { gives_handles: false, ..GOOD });
     assert_eq!(none.to_string(), "forged/memory: buffer_alloc gave no buffer");
     let lost = with(Answers { status: abi::LOST, ..GOOD });
-    assert!(matches!(lost, MemoryError::Lost { .. }), "{lost}");
+    // Recovery looks for the device by this name.
+    assert_eq!(lost, MemoryError::Lost { device: "Forged".to_owned() });
     let mut buffer = allocate().unwrap();
     ANSWERS.set(Answers { status: abi::FAILED, error: b"parity", ..GOOD });
     let error = buffer.memory().read_bytes(0, &mut [0; 4]).unwrap_err().to_string();
     assert_eq!(error, "forged/memory: parity");
     let error = buffer.memory_mut().write_bytes(0, &[0; 4]).unwrap_err().to_string();
     assert_eq!(error, "forged/memory: parity");
+    ANSWERS.set(Answers { status: abi::LOST, ..GOOD });
+    let lost = buffer.memory().read_bytes(0, &mut [0; 4]).unwrap_err();
+    assert_eq!(lost, MemoryError::Lost { device: "Forged".to_owned() });
     drop(buffer);
     ANSWERS.set(GOOD);
     let host = Answers { flags: abi::HOST_MEMORY, ..GOOD };

@@ -16,6 +16,8 @@ use crate::library::{Failure, Library};
 pub(crate) struct DynamicBufferType {
     pub library: Arc<Library>,
     pub device: u64,
+    /// Name of the device.
+    pub device_name: String,
     pub index: u64,
     pub name: String,
     pub alignment: usize,
@@ -52,6 +54,7 @@ pub(crate) struct DynamicMemory {
     /// The memory as the host sees it, for types of host memory. Dropped before the buffer.
     host: Option<HostMemory>,
     handle: Handle,
+    device_name: String,
     type_name: String,
     size: usize,
 }
@@ -96,7 +99,13 @@ impl BufferType for DynamicBufferType {
     fn allocate(&self, size: usize) -> Result<Box<dyn Memory>, MemoryError> {
         let buffer = if size == 0 { None } else { Some(self.alloc(size)?) };
         let handle = Handle { library: Arc::clone(&self.library), buffer };
-        let mut memory = DynamicMemory { host: None, handle, type_name: self.name.clone(), size };
+        let mut memory = DynamicMemory {
+            host: None,
+            handle,
+            device_name: self.device_name.clone(),
+            type_name: self.name.clone(),
+            size,
+        };
         if self.is_host {
             memory.host = Some(match buffer {
                 Some(buffer) => self.map(&mut memory, buffer)?,
@@ -109,7 +118,7 @@ impl BufferType for DynamicBufferType {
 
 impl DynamicBufferType {
     fn error(&self, size: usize, failure: Failure) -> MemoryError {
-        memory_error(&self.name, size, failure)
+        memory_error(&self.device_name, &self.name, size, failure)
     }
 
     fn alloc(&self, size: usize) -> Result<NonNull<abi::Buffer>, MemoryError> {
@@ -151,10 +160,10 @@ impl DynamicBufferType {
     }
 }
 
-fn memory_error(buffer_type: &str, bytes: usize, failure: Failure) -> MemoryError {
+fn memory_error(device: &str, buffer_type: &str, bytes: usize, failure: Failure) -> MemoryError {
     match failure.status {
         abi::OUT_OF_MEMORY => MemoryError::Allocation { bytes },
-        abi::LOST => MemoryError::Lost { device: buffer_type.to_owned() },
+        abi::LOST => MemoryError::Lost { device: device.to_owned() },
         _ => MemoryError::Failed { buffer_type: buffer_type.to_owned(), reason: failure.reason },
     }
 }
@@ -164,6 +173,10 @@ impl DynamicMemory {
     pub fn buffer_of(&self, library: &Arc<Library>) -> Option<*mut abi::Buffer> {
         let buffer = self.handle.buffer.map_or(std::ptr::null_mut(), NonNull::as_ptr);
         Arc::ptr_eq(&self.handle.library, library).then_some(buffer)
+    }
+
+    fn error(&self, bytes: usize, failure: Failure) -> MemoryError {
+        memory_error(&self.device_name, &self.type_name, bytes, failure)
     }
 
     fn check(&self, offset: usize, layout: &Layout, given: usize) -> Result<(), MemoryError> {
@@ -190,7 +203,7 @@ impl DynamicMemory {
                 .library
                 .call(|f, error| (f.buffer_read)(buffer.as_ptr(), offset as u64, data, size, error))
         };
-        done.map_err(|failure| memory_error(&self.type_name, bytes.len(), failure))
+        done.map_err(|failure| self.error(bytes.len(), failure))
     }
 
     fn write_range(&mut self, offset: usize, bytes: &[u8]) -> Result<(), MemoryError> {
@@ -202,7 +215,7 @@ impl DynamicMemory {
                 (f.buffer_write)(buffer.as_ptr(), offset as u64, data, size, error)
             })
         };
-        done.map_err(|failure| memory_error(&self.type_name, bytes.len(), failure))
+        done.map_err(|failure| self.error(bytes.len(), failure))
     }
 }
 
@@ -277,7 +290,7 @@ impl Memory for DynamicMemory {
                 (f.buffer_fill)(buffer.as_ptr(), offset as u64, bytes as u64, byte, error)
             })
         };
-        done.map_err(|failure| memory_error(&self.type_name, bytes, failure))
+        done.map_err(|failure| self.error(bytes, failure))
     }
 
     fn as_any(&self) -> &dyn Any {

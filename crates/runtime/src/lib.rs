@@ -10,6 +10,7 @@
 
 mod buffer;
 pub mod calibrate;
+mod check;
 mod device;
 mod error;
 mod event;
@@ -32,6 +33,7 @@ pub mod tensors;
 mod weights;
 
 pub use buffer::{Buffer, BufferType, Memory, PlacedLayout, Usage, same_buffer_type};
+pub use check::StepError;
 pub use device::{
     AbortSignal, Backend, BackendOptions, Capabilities, Device, DeviceInfo, DeviceKind, Driver,
     MemoryInfo, OpCase, PendingRead, Program, Transfers, Unsupported, WeightUse,
@@ -43,7 +45,7 @@ pub use exec::{
     Ticket, Workspace,
 };
 pub use host::{HostMemory, OwnedBytes, SharedBytes};
-pub use memory::{HostBufferType, host_buffer_type};
+pub use memory::{HostBufferType, bytes_for, host_buffer_type};
 pub use multi::MultiBuffer;
 pub use plan::{Assignment, Blueprint, DeviceIndex, Plan, PlanDevice, PlanOptions};
 pub use rates::DeviceRates;

@@ -59,6 +59,17 @@ impl BufferType for HostBufferType {
     }
 }
 
+/// Zeroed bytes for the contents of a tensor.
+///
+/// # Errors
+/// The memory cannot be had.
+pub fn bytes_for(size: usize) -> Result<Vec<u8>, MemoryError> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(size).map_err(|_| MemoryError::Allocation { bytes: size })?;
+    bytes.resize(size, 0);
+    Ok(bytes)
+}
+
 /// Calls `row(offset in memory, offset in contiguous bytes)` for each row, or each element
 /// where rows have gaps, with the number of bytes at both.
 fn for_each_run(layout: &Layout, mut run: impl FnMut(usize, usize, usize)) {
@@ -164,6 +175,14 @@ impl Memory for HostMemory {
 mod tests {
     use super::*;
     use tensoryard_graph::{DType, Shape};
+
+    #[test]
+    fn bytes_that_cannot_be_had_are_an_error() {
+        assert_eq!(bytes_for(3).unwrap(), [0; 3]);
+        for bytes in [usize::MAX, isize::MAX as usize] {
+            assert_eq!(bytes_for(bytes).unwrap_err(), MemoryError::Allocation { bytes });
+        }
+    }
 
     #[test]
     fn strided_tensors_are_gathered_and_scattered() {

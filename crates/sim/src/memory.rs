@@ -9,7 +9,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use tensoryard_graph::Layout;
-use tensoryard_runtime::{HostMemory, Memory, MemoryError};
+use tensoryard_runtime::{HostMemory, Memory, MemoryError, bytes_for};
 
 use crate::pool::Pool;
 
@@ -107,7 +107,7 @@ impl Memory for SimMemory {
         if self.pool.has_slow_copies() {
             return Ok(false);
         }
-        let mut bytes = vec![0; layout.data_bytes()];
+        let mut bytes = bytes_for(layout.data_bytes())?;
         src.read_tensor(src_offset, layout, &mut bytes)?;
         self.write_tensor(offset, layout, &bytes)?;
         Ok(true)

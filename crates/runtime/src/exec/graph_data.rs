@@ -15,6 +15,7 @@ use crate::submission::{Bindings, BoundRegion, Submission};
 use crate::tensors::{TensorDataError, TensorKey, Tensors};
 use crate::{
     AbortSignal, Aliasing, Backend, BufferType, Operand, Region, Step, StepOp, Usage, Weights,
+    bytes_for,
 };
 
 /// A graph with the memory of all its live tensors.
@@ -96,11 +97,13 @@ impl GraphData {
                 Origin::Weight => {
                     let weight = weights.get(&desc.name).ok_or_else(missing)?;
                     fits(weight.layout())?;
-                    let mut bytes = vec![0; desc.layout.data_bytes()];
+                    let unreadable =
+                        |error| CompareError::Leaf { tensor: desc.name.clone(), error };
+                    let mut bytes = bytes_for(desc.layout.data_bytes()).map_err(unreadable)?;
                     let memory = weight.buffer().memory();
                     memory
                         .read_tensor(weight.offset_bytes(), weight.layout(), &mut bytes)
-                        .map_err(|error| CompareError::Leaf { tensor: desc.name.clone(), error })?;
+                        .map_err(unreadable)?;
                     data.write(id, &bytes)?;
                 }
                 Origin::State => {
