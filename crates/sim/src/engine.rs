@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tensoryard_runtime::rates::transfer_ns;
 use tensoryard_runtime::{
     AbortSignal, Backend, Bound, DeviceError, DeviceRates, Event, Location, Memory, MemoryError,
-    Program, Region, Signal, Submission,
+    Program, Region, Signal, Submission, bytes_for,
 };
 
 use crate::clock::Kind;
@@ -153,7 +153,7 @@ impl Engine {
     ) -> Result<(), DeviceError> {
         self.pause(None)?;
         self.core.fate.transfers()?;
-        let target = self.bound(&memory, to.region)?;
+        let target = self.target(&memory, to.region)?;
         if self.core.options.counts_writes {
             let rates = self.rates(target.memory, false);
             self.pass(transfer_ns(bytes.len(), None, rates.as_ref()), Kind::Transfer);
@@ -185,7 +185,8 @@ impl Engine {
     ) -> Result<(), DeviceError> {
         self.pause(None)?;
         self.core.fate.transfers()?;
-        let (source, target) = (self.bound(&memory, from.region)?, self.bound(&memory, to.region)?);
+        let source = self.bound(&memory, from.region)?;
+        let target = self.target(&memory, to.region)?;
         let bytes = self.get(source, from)?;
         let is_pinned = |memory: &dyn Memory| memory.as_any().is::<PinnedMemory>();
         let out = self.rates(source.memory, is_pinned(target.memory));
@@ -195,11 +196,8 @@ impl Engine {
     }
 
     fn get(&self, source: Bound<'_>, from: &Location) -> Result<Vec<u8>, DeviceError> {
-        let size = from.layout.data_bytes();
-        let mut bytes = Vec::new();
-        let no_memory = |_| self.memory_error(MemoryError::Allocation { bytes: size });
-        bytes.try_reserve_exact(size).map_err(no_memory)?;
-        bytes.resize(size, 0);
+        let bytes = bytes_for(from.layout.data_bytes());
+        let mut bytes = bytes.map_err(|error| self.memory_error(error))?;
         let offset = source.offset_bytes.saturating_add(from.offset_bytes);
         let read = source.memory.read_tensor(offset, &from.layout, &mut bytes);
         read.map_err(|error| self.memory_error(error))?;
@@ -211,8 +209,9 @@ impl Engine {
             memory.pool().fate().check_memory().map_err(|error| self.memory_error(error))?;
         }
         let offset = target.offset_bytes.saturating_add(to.offset_bytes);
-        // SAFETY: the memory was lent to this queue, which does one thing at a time; the executor
-        // lets no other queue work on it before this one has come past this point.
+        // SAFETY: the memory is no weight, so it was lent to this queue, which does one thing at a
+        // time; the executor lets no other queue work on it before this one has come past this
+        // point.
         let written = unsafe { write_in_queue(target.memory, offset, &to.layout, bytes) };
         written.map_err(|error| self.memory_error(error))
     }
@@ -229,6 +228,17 @@ impl Engine {
 
     fn bound<'a>(&self, memory: &'a Submission, region: Region) -> Result<Bound<'a>, DeviceError> {
         memory.get(region).ok_or_else(|| self.unfit(region, "no memory is bound"))
+    }
+
+    /// Memory to write: weights are shared by everybody, and lent to nobody alone.
+    fn target<'a>(&self, memory: &'a Submission, region: Region) -> Result<Bound<'a>, DeviceError> {
+        match region {
+            Region::Weight(_) => Err(DeviceError::Failed {
+                device: self.core.info.name.clone(),
+                reason: format!("a queue does not write weights, such as {region:?}"),
+            }),
+            Region::State(_) | Region::Chunk(_) => self.bound(memory, region),
+        }
     }
 
     fn unfit(&self, region: Region, reason: &str) -> DeviceError {

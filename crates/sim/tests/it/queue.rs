@@ -1,15 +1,18 @@
 //! Queues given work by hand.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tensoryard_conformance::data::{MemoryWeights, encode};
 use tensoryard_graph::ops::Scale;
+use tensoryard_graph::{DType, GraphBuilder};
 use tensoryard_runtime::{
-    AbortSignal, Backend, BackendOptions, Buffer, Device, DeviceError, Event, Location, Region,
-    Submission, Usage,
+    AbortSignal, Backend, BackendOptions, Buffer, BufferType, Device, DeviceError, Event, Input,
+    Location, PlanOptions, Program, Region, Step, Submission, Usage,
 };
 use tensoryard_sim::{Faults, Shares, SimDevice, SimOptions};
 
-use crate::support::{buffer, cpu, driver, floats, row, sim, step, values};
+use crate::support::{Bench, buffer, cpu, driver, floats, row, sim, step, values};
 
 const TWICE: Scale = Scale { factor: 2.0, offset: 0.0 };
 
@@ -267,5 +270,65 @@ fn a_panic_of_the_host_device_is_an_error() {
         let error = backend.synchronize().unwrap_err();
         assert!(matches!(&error, DeviceError::Panicked { .. }), "{error}");
         assert!(error.to_string().contains("a kernel of the test"), "{error}");
+    }
+}
+
+/// Uses the memory that it is lent for a transfer into the first weight.
+struct Intruder {
+    inner: Box<dyn Backend>,
+    copies: bool,
+}
+
+impl Backend for Intruder {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn default_buffer_type(&self) -> &Arc<dyn BufferType> {
+        self.inner.default_buffer_type()
+    }
+
+    fn compile(&self, steps: &[Step]) -> Result<Arc<dyn Program>, DeviceError> {
+        self.inner.compile(steps)
+    }
+
+    fn submit(
+        &mut self,
+        _: &Arc<dyn Program>,
+        memory: Submission,
+        _: &AbortSignal,
+    ) -> Result<(), DeviceError> {
+        let weight = Location { region: Region::Weight(0), offset_bytes: 0, layout: row(2) };
+        let transfers = self.inner.transfers().unwrap();
+        if self.copies {
+            transfers.copy(memory, &location(0, 2), &weight)?;
+        } else {
+            transfers.write(memory, &weight, &[0; 8])?;
+        }
+        self.inner.synchronize()
+    }
+
+    fn synchronize(&mut self) -> Result<(), DeviceError> {
+        self.inner.synchronize()
+    }
+}
+
+#[test]
+fn weights_which_everybody_shares_are_never_written() {
+    let builder = GraphBuilder::new("product");
+    let x = builder.input("x", DType::F32, [2]);
+    x.mul(builder.weight("w", DType::F32, [2])).named("y").output("y");
+    let graph = Arc::new(builder.finish().unwrap());
+    let mut weights = MemoryWeights::default();
+    weights.insert("w", row(2), encode(DType::F32, &[3.0, 5.0]));
+    for copies in [false, true] {
+        let device: Arc<dyn Device> = sim(SimOptions::named("A"));
+        let mut bench = Bench::open(&graph, &[device], &weights, 0, 0);
+        let plan = bench.plan(&graph, &PlanOptions::default());
+        let inner = bench.backends.remove(0);
+        bench.backends.push(Box::new(Intruder { inner, copies }));
+        let error = bench.run(&plan, &[Input::f32("x", &[1.0, 1.0])]).unwrap_err().to_string();
+        assert!(error.contains("A: a queue does not write weights"), "{error}");
+        assert_eq!(values(bench.weights.get("w").unwrap().buffer(), 2), [3.0, 5.0]);
     }
 }
