@@ -102,24 +102,34 @@ pub struct TyDriver {
     pub version: u32,
     pub size: u64,
     pub name: TyText,
-    pub device_count: extern "C" fn(*mut u64, *mut TyError) -> i32,
-    pub device_info: extern "C" fn(u64, *mut TyDeviceInfo, *mut TyError) -> i32,
-    pub device_memory: extern "C" fn(u64, *mut u64, *mut u64, *mut TyError) -> i32,
-    pub device_feature: extern "C" fn(u64, u64, *mut TyText, *mut TyText, *mut TyError) -> i32,
-    pub buffer_type_info: extern "C" fn(u64, u64, *mut TyBufferTypeInfo, *mut TyError) -> i32,
-    pub buffer_alloc: extern "C" fn(u64, u64, u64, *mut *mut c_void, *mut TyError) -> i32,
-    pub buffer_free: extern "C" fn(*mut c_void, *mut TyError) -> i32,
-    pub buffer_base: extern "C" fn(*mut c_void, *mut *mut c_void, *mut TyError) -> i32,
-    pub buffer_read: extern "C" fn(*const c_void, u64, *mut c_void, u64, *mut TyError) -> i32,
-    pub buffer_write: extern "C" fn(*mut c_void, u64, *const c_void, u64, *mut TyError) -> i32,
-    pub buffer_fill: extern "C" fn(*mut c_void, u64, u64, u8, *mut TyError) -> i32,
-    pub supports_op: extern "C" fn(u64, *const TyStep, *mut TyError) -> i32,
-    pub queue_open: extern "C" fn(u64, *mut *mut c_void, *mut TyError) -> i32,
-    pub queue_close: extern "C" fn(*mut c_void, *mut TyError) -> i32,
-    pub program_compile:
-        extern "C" fn(*mut c_void, *const TyStep, u64, u64, *mut *mut c_void, *mut TyError) -> i32,
-    pub program_free: extern "C" fn(*mut c_void, *mut TyError) -> i32,
-    pub queue_submit: extern "C" fn(
+    pub device_count: unsafe extern "C" fn(*mut u64, *mut TyError) -> i32,
+    pub device_info: unsafe extern "C" fn(u64, *mut TyDeviceInfo, *mut TyError) -> i32,
+    pub device_memory: unsafe extern "C" fn(u64, *mut u64, *mut u64, *mut TyError) -> i32,
+    pub device_feature:
+        unsafe extern "C" fn(u64, u64, *mut TyText, *mut TyText, *mut TyError) -> i32,
+    pub buffer_type_info:
+        unsafe extern "C" fn(u64, u64, *mut TyBufferTypeInfo, *mut TyError) -> i32,
+    pub buffer_alloc: unsafe extern "C" fn(u64, u64, u64, *mut *mut c_void, *mut TyError) -> i32,
+    pub buffer_free: unsafe extern "C" fn(*mut c_void, *mut TyError) -> i32,
+    pub buffer_base: unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut TyError) -> i32,
+    pub buffer_read:
+        unsafe extern "C" fn(*const c_void, u64, *mut c_void, u64, *mut TyError) -> i32,
+    pub buffer_write:
+        unsafe extern "C" fn(*mut c_void, u64, *const c_void, u64, *mut TyError) -> i32,
+    pub buffer_fill: unsafe extern "C" fn(*mut c_void, u64, u64, u8, *mut TyError) -> i32,
+    pub supports_op: unsafe extern "C" fn(u64, *const TyStep, *mut TyError) -> i32,
+    pub queue_open: unsafe extern "C" fn(u64, *mut *mut c_void, *mut TyError) -> i32,
+    pub queue_close: unsafe extern "C" fn(*mut c_void, *mut TyError) -> i32,
+    pub program_compile: unsafe extern "C" fn(
+        *mut c_void,
+        *const TyStep,
+        u64,
+        u64,
+        *mut *mut c_void,
+        *mut TyError,
+    ) -> i32,
+    pub program_free: unsafe extern "C" fn(*mut c_void, *mut TyError) -> i32,
+    pub queue_submit: unsafe extern "C" fn(
         *mut c_void,
         *const c_void,
         *const TyBinding,
@@ -127,7 +137,7 @@ pub struct TyDriver {
         *const u8,
         *mut TyError,
     ) -> i32,
-    pub queue_synchronize: extern "C" fn(*mut c_void, *mut TyError) -> i32,
+    pub queue_synchronize: unsafe extern "C" fn(*mut c_void, *mut TyError) -> i32,
 }
 
 // SAFETY: the table points to constants and functions only.

@@ -36,7 +36,10 @@ fn unsupported<T>(reason: &str) -> Result<T, Failure> {
 }
 
 /// Turns failures and panics into a status and a text.
-fn guard(error: *mut TyError, work: impl FnOnce() -> Result<(), Failure>) -> i32 {
+///
+/// # Safety
+/// `error` is a text with room for `capacity` bytes, or null.
+unsafe fn guard(error: *mut TyError, work: impl FnOnce() -> Result<(), Failure>) -> i32 {
     let failure = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => return TY_OK,
         Ok(Err(failure)) => failure,
@@ -47,7 +50,7 @@ fn guard(error: *mut TyError, work: impl FnOnce() -> Result<(), Failure>) -> i32
             Failure { status: TY_FAILED, reason: format!("panicked: {text}") }
         }
     };
-    // SAFETY: the host passes a text with room for `capacity` bytes, or nothing.
+    // SAFETY: as the caller promises.
     if let Some(error) = unsafe { error.as_mut() } {
         let size = failure.reason.len().min(usize::try_from(error.capacity).unwrap_or(0));
         // SAFETY: `size` bytes fit; the reason is memory of our own.
@@ -58,8 +61,11 @@ fn guard(error: *mut TyError, work: impl FnOnce() -> Result<(), Failure>) -> i32
 }
 
 /// Writes a result for the host.
-fn give<T>(to: *mut T, value: T) {
-    // SAFETY: the host passes a place for every result; what is there has no destructor.
+///
+/// # Safety
+/// `to` is a place for it; what is there has no destructor.
+unsafe fn give<T>(to: *mut T, value: T) {
+    // SAFETY: as the caller promises.
     unsafe { to.write(value) };
 }
 
@@ -68,21 +74,22 @@ const fn text(text: &'static str) -> TyText {
 }
 
 /// A text of the host.
-fn read_text(text: &TyText) -> &str {
-    if text.size == 0 {
-        return "";
-    }
-    // SAFETY: the host's texts are that long, are UTF-8, and live as long as the call.
-    unsafe {
-        std::str::from_utf8_unchecked(std::slice::from_raw_parts(text.data, text.size as usize))
-    }
+///
+/// # Safety
+/// `data` points to `size` bytes, which live as long as `text`.
+unsafe fn read_text(text: &TyText) -> Result<&str, Failure> {
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { list(text.data, text.size) };
+    std::str::from_utf8(bytes).or_else(|_| fail(TY_FAILED, "a text that is not UTF-8"))
 }
 
-fn list<'a, T>(data: *const T, count: u64) -> &'a [T] {
+/// # Safety
+/// `data` points to `count` values, which live for `'a`.
+unsafe fn list<'a, T>(data: *const T, count: u64) -> &'a [T] {
     if count == 0 {
         return &[];
     }
-    // SAFETY: the host's arrays are that long and live as long as the call.
+    // SAFETY: as the caller promises.
     unsafe { std::slice::from_raw_parts(data, count as usize) }
 }
 
@@ -98,148 +105,188 @@ impl Buffer {
     }
 }
 
-fn buffer<'a>(handle: *const c_void) -> &'a Buffer {
-    // SAFETY: the host passes buffers that it got from `buffer_alloc` and did not free.
+/// # Safety
+/// The handle came from `buffer_alloc` and is not freed during `'a`.
+unsafe fn buffer<'a>(handle: *const c_void) -> &'a Buffer {
+    // SAFETY: as the caller promises.
     unsafe { &*handle.cast::<Buffer>() }
 }
 
 struct Program(Vec<Step>);
 
-extern "C" fn device_count(count: *mut u64, error: *mut TyError) -> i32 {
-    guard(error, || {
-        give(count, 1);
+unsafe extern "C" fn device_count(count: *mut u64, error: *mut TyError) -> i32 {
+    let work = || {
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(count, 1) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn device_info(_: u64, info: *mut TyDeviceInfo, error: *mut TyError) -> i32 {
-    guard(error, || {
-        give(
-            info,
-            TyDeviceInfo {
-                name: text("Sample"),
-                description: text("sample accelerator"),
-                id: text("sample:0"),
-                kind: TY_ACCELERATOR,
-                flags: 0,
-                feature_count: 1,
-                buffer_type_count: 1,
-            },
-        );
+unsafe extern "C" fn device_info(_: u64, info: *mut TyDeviceInfo, error: *mut TyError) -> i32 {
+    let work = || {
+        let found = TyDeviceInfo {
+            name: text("Sample"),
+            description: text("sample accelerator"),
+            id: text("sample:0"),
+            kind: TY_ACCELERATOR,
+            flags: 0,
+            feature_count: 1,
+            buffer_type_count: 1,
+        };
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(info, found) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn device_memory(_: u64, free: *mut u64, total: *mut u64, error: *mut TyError) -> i32 {
-    guard(error, || {
-        give(free, MEMORY_BYTES);
-        give(total, MEMORY_BYTES);
+unsafe extern "C" fn device_memory(
+    _: u64,
+    free: *mut u64,
+    total: *mut u64,
+    error: *mut TyError,
+) -> i32 {
+    let work = || {
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(free, MEMORY_BYTES) };
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(total, MEMORY_BYTES) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn device_feature(
+unsafe extern "C" fn device_feature(
     _: u64,
     _: u64,
     name: *mut TyText,
     value: *mut TyText,
     error: *mut TyError,
 ) -> i32 {
-    guard(error, || {
-        give(name, text("kernels"));
-        give(value, text("loops"));
+    let work = || {
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(name, text("kernels")) };
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(value, text("loops")) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn buffer_type_info(
+unsafe extern "C" fn buffer_type_info(
     _: u64,
     _: u64,
     info: *mut TyBufferTypeInfo,
     error: *mut TyError,
 ) -> i32 {
-    guard(error, || {
+    let work = || {
         let (alignment, max_size) = (32, MEMORY_BYTES);
         let name = text("memory");
-        give(info, TyBufferTypeInfo { name, alignment, max_size, flags: 0, reserved: 0 });
+        let found = TyBufferTypeInfo { name, alignment, max_size, flags: 0, reserved: 0 };
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(info, found) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn buffer_alloc(
+unsafe extern "C" fn buffer_alloc(
     _: u64,
     _: u64,
     size: u64,
     handle: *mut *mut c_void,
     error: *mut TyError,
 ) -> i32 {
-    guard(error, || {
+    let work = || {
         let words = size.div_ceil(8) as usize;
         let mut memory = Vec::new();
         if size > MEMORY_BYTES || memory.try_reserve_exact(words).is_err() {
             return fail(TY_OUT_OF_MEMORY, "the sample accelerator has 64 MiB");
         }
         memory.resize(words, u64::MAX);
-        give(handle, Box::into_raw(Box::new(Buffer(UnsafeCell::new(memory)))).cast());
+        let buffer = Box::into_raw(Box::new(Buffer(UnsafeCell::new(memory))));
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(handle, buffer.cast()) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn buffer_free(handle: *mut c_void, error: *mut TyError) -> i32 {
-    guard(error, || {
+unsafe extern "C" fn buffer_free(handle: *mut c_void, error: *mut TyError) -> i32 {
+    let work = || {
         // SAFETY: the buffer came from `buffer_alloc`, and the host frees it once.
         drop(unsafe { Box::from_raw(handle.cast::<Buffer>()) });
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn buffer_base(_: *mut c_void, _: *mut *mut c_void, error: *mut TyError) -> i32 {
-    guard(error, || unsupported("the memory is no host memory"))
+unsafe extern "C" fn buffer_base(_: *mut c_void, _: *mut *mut c_void, error: *mut TyError) -> i32 {
+    let work = || unsupported("the memory is no host memory");
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn buffer_read(
+unsafe extern "C" fn buffer_read(
     handle: *const c_void,
     offset: u64,
     bytes: *mut c_void,
     size: u64,
     error: *mut TyError,
 ) -> i32 {
-    guard(error, || {
-        let from = buffer(handle).bytes().wrapping_add(offset as usize);
+    let work = || {
+        // SAFETY: the host passes a buffer that it got from `buffer_alloc` and did not free.
+        let from = unsafe { buffer(handle) }.bytes().wrapping_add(offset as usize);
         // SAFETY: the host checked the range and has room for it.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.cast(), size as usize) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn buffer_write(
+unsafe extern "C" fn buffer_write(
     handle: *mut c_void,
     offset: u64,
     bytes: *const c_void,
     size: u64,
     error: *mut TyError,
 ) -> i32 {
-    guard(error, || {
-        let to = buffer(handle).bytes().wrapping_add(offset as usize);
+    let work = || {
+        // SAFETY: the host passes a buffer that it got from `buffer_alloc` and did not free.
+        let to = unsafe { buffer(handle) }.bytes().wrapping_add(offset as usize);
         // SAFETY: the host checked the range, and is the only one to use the buffer now.
         unsafe { std::ptr::copy_nonoverlapping(bytes.cast(), to, size as usize) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn buffer_fill(
+unsafe extern "C" fn buffer_fill(
     handle: *mut c_void,
     offset: u64,
     size: u64,
     byte: u8,
     error: *mut TyError,
 ) -> i32 {
-    guard(error, || {
-        let to = buffer(handle).bytes().wrapping_add(offset as usize);
+    let work = || {
+        // SAFETY: the host passes a buffer that it got from `buffer_alloc` and did not free.
+        let to = unsafe { buffer(handle) }.bytes().wrapping_add(offset as usize);
         // SAFETY: as for `buffer_write`.
         unsafe { std::ptr::write_bytes(to, byte, size as usize) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
 fn tensor(flat: &TyTensor) -> Result<Tensor, Failure> {
@@ -260,44 +307,64 @@ fn tensor(flat: &TyTensor) -> Result<Tensor, Failure> {
     })
 }
 
-fn read_step(flat: &TyStep) -> Result<Step, Failure> {
-    let parameters = list::<TyParameter>(flat.parameters, flat.parameter_count);
-    let word = parameters.iter().find(|p| p.kind == TY_WORD).map(|p| read_text(&p.word));
-    let number = |name: &str| {
-        let mut found = parameters.iter().filter(|p| p.kind == TY_NUMBER);
-        found.find(|p| read_text(&p.name) == name).map(|p| p.number as f32)
-    };
-    let op = step::op(read_text(&flat.op), word, number)?;
-    // SAFETY: every step has a destination.
-    let dst = tensor(unsafe { &*flat.dst })?;
-    let sources = list(flat.sources, flat.source_count).iter().map(tensor);
-    let step = Step { op, dst, sources: sources.collect::<Result<_, _>>()? };
+/// # Safety
+/// The step's texts, lists and destination are the host's: as long as they say, and alive.
+unsafe fn read_step(flat: &TyStep) -> Result<Step, Failure> {
+    // SAFETY: as the caller promises.
+    let parameters = unsafe { list::<TyParameter>(flat.parameters, flat.parameter_count) };
+    let (mut word, mut numbers) = (None, Vec::new());
+    for parameter in parameters {
+        // SAFETY: as the caller promises.
+        let name = unsafe { read_text(&parameter.name) }?;
+        if parameter.kind == TY_NUMBER {
+            numbers.push((name, parameter.number as f32));
+        } else if parameter.kind == TY_WORD && word.is_none() {
+            // SAFETY: as the caller promises.
+            word = Some(unsafe { read_text(&parameter.word) }?);
+        }
+    }
+    let number =
+        |name: &str| numbers.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
+    // SAFETY: as the caller promises; every step has a destination.
+    let (op, dst, sources) =
+        unsafe { (read_text(&flat.op)?, &*flat.dst, list(flat.sources, flat.source_count)) };
+    let op = step::op(op, word, number)?;
+    let sources = sources.iter().map(tensor).collect::<Result<_, _>>()?;
+    let step = Step { op, dst: tensor(dst)?, sources };
     step.check()?;
     Ok(step)
 }
 
-extern "C" fn supports_op(_: u64, step: *const TyStep, error: *mut TyError) -> i32 {
-    // SAFETY: the host passes a step.
-    guard(error, || read_step(unsafe { &*step }).map(drop))
+unsafe extern "C" fn supports_op(_: u64, step: *const TyStep, error: *mut TyError) -> i32 {
+    // SAFETY: the host passes a step, whose texts and lists are the host's.
+    let work = || unsafe { read_step(&*step) }.map(drop);
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn queue_open(_: u64, queue: *mut *mut c_void, error: *mut TyError) -> i32 {
-    guard(error, || {
+unsafe extern "C" fn queue_open(_: u64, queue: *mut *mut c_void, error: *mut TyError) -> i32 {
+    let work = || {
         // Work is done when it is submitted; a queue only has to be something.
-        give(queue, Box::into_raw(Box::new(0_u8)).cast());
+        let opened = Box::into_raw(Box::new(0_u8));
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(queue, opened.cast()) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn queue_close(queue: *mut c_void, error: *mut TyError) -> i32 {
-    guard(error, || {
+unsafe extern "C" fn queue_close(queue: *mut c_void, error: *mut TyError) -> i32 {
+    let work = || {
         // SAFETY: the queue came from `queue_open`, and the host closes it once.
         drop(unsafe { Box::from_raw(queue.cast::<u8>()) });
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn program_compile(
+unsafe extern "C" fn program_compile(
     _: *mut c_void,
     steps: *const TyStep,
     step_count: u64,
@@ -305,27 +372,36 @@ extern "C" fn program_compile(
     program: *mut *mut c_void,
     error: *mut TyError,
 ) -> i32 {
-    guard(error, || {
-        let steps: Vec<Step> =
-            list(steps, step_count).iter().map(read_step).collect::<Result<_, _>>()?;
+    let work = || {
+        // SAFETY: the host passes as many steps.
+        let steps: &[TyStep] = unsafe { list(steps, step_count) };
+        // SAFETY: their texts and lists are the host's.
+        let steps = steps.iter().map(|step| unsafe { read_step(step) });
+        let steps: Vec<Step> = steps.collect::<Result<_, _>>()?;
         let tensors = steps.iter().flat_map(|step| step.sources.iter().chain([&step.dst]));
         if tensors.into_iter().any(|tensor| tensor.binding as u64 >= binding_count) {
             return fail(TY_FAILED, "a tensor without a binding");
         }
-        give(program, Box::into_raw(Box::new(Program(steps))).cast());
+        let compiled = Box::into_raw(Box::new(Program(steps)));
+        // SAFETY: the host passes a place for the result.
+        unsafe { give(program, compiled.cast()) };
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn program_free(program: *mut c_void, error: *mut TyError) -> i32 {
-    guard(error, || {
+unsafe extern "C" fn program_free(program: *mut c_void, error: *mut TyError) -> i32 {
+    let work = || {
         // SAFETY: the program came from `program_compile`, and the host frees it once.
         drop(unsafe { Box::from_raw(program.cast::<Program>()) });
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn queue_submit(
+unsafe extern "C" fn queue_submit(
     _: *mut c_void,
     program: *const c_void,
     bindings: *const TyBinding,
@@ -333,10 +409,11 @@ extern "C" fn queue_submit(
     abort: *const u8,
     error: *mut TyError,
 ) -> i32 {
-    guard(error, || {
+    let work = || {
         // SAFETY: the host passes a program that it got from `program_compile`.
         let Program(steps) = unsafe { &*program.cast::<Program>() };
-        let bindings = list(bindings, binding_count);
+        // SAFETY: the host passes as many bindings.
+        let bindings: &[TyBinding] = unsafe { list(bindings, binding_count) };
         // SAFETY: the flag lives as long as the call, and is only written as a whole byte.
         let abort = unsafe { AtomicU8::from_ptr(abort.cast_mut()) };
         for step in steps {
@@ -351,7 +428,9 @@ extern "C" fn queue_submit(
             }
             let address = |binding: usize, at: usize| {
                 let binding = &bindings[binding];
-                buffer(binding.buffer).bytes().wrapping_add(binding.offset as usize + at)
+                // SAFETY: the host binds buffers that it got from `buffer_alloc` and did not free.
+                let bytes = unsafe { buffer(binding.buffer) }.bytes();
+                bytes.wrapping_add(binding.offset as usize + at)
             };
             // SAFETY: all elements lie inside of their bindings, which were checked above and
             // which nobody else touches while the program runs.
@@ -365,11 +444,14 @@ extern "C" fn queue_submit(
             }
         }
         Ok(())
-    })
+    };
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, work) }
 }
 
-extern "C" fn queue_synchronize(_: *mut c_void, error: *mut TyError) -> i32 {
-    guard(error, || Ok(()))
+unsafe extern "C" fn queue_synchronize(_: *mut c_void, error: *mut TyError) -> i32 {
+    // SAFETY: `error` is what the host passed.
+    unsafe { guard(error, || Ok(())) }
 }
 
 static DRIVER: TyDriver = TyDriver {
@@ -409,13 +491,30 @@ mod tests {
 
     #[test]
     fn panics_and_failures_become_texts_that_fit() {
+        fn given(error: *mut TyError, work: impl FnOnce() -> Result<(), Failure>) -> i32 {
+            // SAFETY: the texts of this test have room, or there is none.
+            unsafe { guard(error, work) }
+        }
         let mut bytes = [0_u8; 12];
         let mut error = TyError { data: bytes.as_mut_ptr(), capacity: 12, size: 0 };
-        assert_eq!(guard(&raw mut error, || panic!("oh")), TY_FAILED);
+        assert_eq!(given(&raw mut error, || panic!("oh")), TY_FAILED);
         assert_eq!((error.size, &bytes[..12]), (12, b"panicked: oh".as_slice()));
-        assert_eq!(guard(&raw mut error, || unsupported("this is far too long")), TY_UNSUPPORTED);
+        assert_eq!(given(&raw mut error, || unsupported("this is far too long")), TY_UNSUPPORTED);
         assert_eq!(&bytes, b"this is far ");
-        assert_eq!(guard(std::ptr::null_mut(), || fail(TY_CANCELLED, "no")), TY_CANCELLED);
-        assert_eq!(guard(std::ptr::null_mut(), || Ok(())), TY_OK);
+        assert_eq!(given(std::ptr::null_mut(), || fail(TY_CANCELLED, "no")), TY_CANCELLED);
+        assert_eq!(given(std::ptr::null_mut(), || Ok(())), TY_OK);
+    }
+
+    #[test]
+    fn texts_of_the_host_are_checked() {
+        let read = |bytes: &'static [u8]| {
+            let text = TyText { data: bytes.as_ptr(), size: bytes.len() as u64 };
+            // SAFETY: the text is that long.
+            let read = unsafe { read_text(&text) };
+            read.map(str::to_owned).map_err(|failure| failure.reason)
+        };
+        assert_eq!(read(b"scale").as_deref(), Ok("scale"));
+        assert_eq!(read(b"").as_deref(), Ok(""));
+        assert_eq!(read(b"\xff\xfe").unwrap_err(), "a text that is not UTF-8");
     }
 }
