@@ -185,7 +185,23 @@ impl Device for CpuDevice {
             match (weight_use.op, weight_use.operand) {
                 (OpKind::MulMat | OpKind::GetRows, 0) => rank <= 2,
                 (OpKind::Conv1d, 0) => rank == 3,
-                _ => false,
+                (
+                    OpKind::MulMat
+                    | OpKind::GetRows
+                    | OpKind::Conv1d
+                    | OpKind::View
+                    | OpKind::Attention
+                    | OpKind::Binary
+                    | OpKind::Copy
+                    | OpKind::CopyInto
+                    | OpKind::LayerNorm
+                    | OpKind::RmsNorm
+                    | OpKind::Scale
+                    | OpKind::SetRows
+                    | OpKind::SoftMax
+                    | OpKind::Unary,
+                    _,
+                ) => false,
             }
         };
         let multiplies = |weight_use: &WeightUse| {

@@ -37,7 +37,39 @@ impl PanelType {
         match dtype {
             DType::F32 => Some(PanelType::F32),
             DType::F16 => Some(PanelType::F16),
-            _ => None,
+            DType::Q4_0
+            | DType::Q4_1
+            | DType::Q5_0
+            | DType::Q5_1
+            | DType::Q8_0
+            | DType::Q8_1
+            | DType::Q2K
+            | DType::Q3K
+            | DType::Q4K
+            | DType::Q5K
+            | DType::Q6K
+            | DType::Q8K
+            | DType::Iq2Xxs
+            | DType::Iq2Xs
+            | DType::Iq3Xxs
+            | DType::Iq1S
+            | DType::Iq4Nl
+            | DType::Iq3S
+            | DType::Iq2S
+            | DType::Iq4Xs
+            | DType::I8
+            | DType::I16
+            | DType::I32
+            | DType::I64
+            | DType::F64
+            | DType::Iq1M
+            | DType::BF16
+            | DType::Tq1_0
+            | DType::Tq2_0
+            | DType::Mxfp4
+            | DType::Nvfp4
+            | DType::Q1_0
+            | DType::Q2_0 => None,
         }
     }
 

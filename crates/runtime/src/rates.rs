@@ -220,7 +220,17 @@ fn class_of(op: &Op, sources: &[Option<Layout>]) -> WorkClass {
     let matrix = match op.kind() {
         OpKind::MulMat | OpKind::Conv1d => 0,
         OpKind::Attention => 1,
-        _ => return WorkClass::Other,
+        OpKind::View
+        | OpKind::Binary
+        | OpKind::Copy
+        | OpKind::CopyInto
+        | OpKind::GetRows
+        | OpKind::LayerNorm
+        | OpKind::RmsNorm
+        | OpKind::Scale
+        | OpKind::SetRows
+        | OpKind::SoftMax
+        | OpKind::Unary => return WorkClass::Other,
     };
     match sources.get(matrix).and_then(Option::as_ref).map(|layout| layout.dtype()) {
         Some(dtype) if dtype.is_quantized() || dtype.block_bytes() == 1 => {

@@ -196,16 +196,15 @@ impl<'a> Fuser<'a> {
         let next = self.successor(node, range)?;
         let graph = self.graph();
         let desc = graph.tensor(self.id(next));
-        match (desc.op()?, desc.sources.as_slice()) {
-            (Op::Binary(op), &[Some(a), Some(b)]) if op.kind == kind && a != b => {
-                if a == self.id(node) {
-                    Some((next, b))
-                } else {
-                    (either_side && graph.layout_class(a) == graph.layout_class(b))
-                        .then_some((next, a))
-                }
-            }
-            _ => None,
+        let &Op::Binary(op) = desc.op()? else { return None };
+        let &[Some(a), Some(b)] = desc.sources.as_slice() else { return None };
+        if op.kind != kind || a == b {
+            None
+        } else if a == self.id(node) {
+            Some((next, b))
+        } else {
+            let fits = either_side && graph.layout_class(a) == graph.layout_class(b);
+            fits.then_some((next, a))
         }
     }
 

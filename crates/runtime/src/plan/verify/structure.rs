@@ -67,12 +67,11 @@ pub(super) fn check(
             let Some(((node, op, operands), rest)) = ops.split_first() else {
                 return Err("no product");
             };
-            let same = match (base, op) {
-                (MatrixOp::MulMat(base), Op::MulMat(op)) => base == *op,
-                (MatrixOp::Conv1d(base), Op::Conv1d(op)) => base == *op,
-                _ => false,
+            let base = match base {
+                MatrixOp::MulMat(base) => Op::from(base),
+                MatrixOp::Conv1d(base) => Op::from(base),
             };
-            if !same || **operands != [*weight, *x] {
+            if base != **op || **operands != [*weight, *x] {
                 return Err("another product, or other operands");
             }
             let mut chain = Chain { graph, value: *node, rest };
