@@ -10,12 +10,13 @@
 //! kernels, another number of threads or another version of this library is measured anew. The
 //! file is replaced as a whole, so that no other process sees a part of it.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tensoryard_formats::{AtomicFile, FormatError};
 use tensoryard_runtime::calibrate::{CalibrateError, CalibrateOptions, calibrate};
 use tensoryard_runtime::{Device, DeviceRates, Selected};
 
@@ -33,6 +34,9 @@ pub enum SpeedError {
         /// What the operating system said.
         source: std::io::Error,
     },
+    /// The file could not be replaced.
+    #[error("cannot replace the file of rates: {0}")]
+    Replace(#[from] FormatError),
     /// A line of the file that is none of ours.
     #[error("{}, line {line}: {text:?} is no rate; remove the file and measure again", path.display())]
     Syntax {
@@ -179,9 +183,9 @@ impl SpeedFile {
         if let Some(dir) = self.path.parent() {
             fs::create_dir_all(dir).map_err(fail("make the folder", dir))?;
         }
-        let partial = self.path.with_extension(format!("partial-{}", std::process::id()));
-        fs::write(&partial, text).map_err(fail("write", &partial))?;
-        fs::rename(&partial, &self.path).map_err(fail("replace", &self.path))
+        let mut file = AtomicFile::create(&self.path)?;
+        file.write_all(text.as_bytes()).map_err(fail("write", &self.path))?;
+        Ok(file.commit()?)
     }
 
     fn read(&self) -> Result<Vec<(String, DeviceRates)>, SpeedError> {
