@@ -208,8 +208,8 @@ pub(crate) fn bytes_layout(bytes: usize) -> Result<Layout, MemoryError> {
 
 /// One allocation of a [`BufferType`].
 ///
-/// Buffers of no bytes are legal. Work in flight may hold the memory beyond the buffer's life. Looking at the memory waits for
-/// that work.
+/// Buffers of no bytes are legal. Work in flight may hold the memory beyond the buffer's life.
+/// Looking at the memory waits for that work.
 #[derive(Debug)]
 #[doc(alias = "ggml_backend_buffer")]
 pub struct Buffer {

@@ -1,9 +1,8 @@
 //! Plain host memory, allocated by us or owned by somebody else.
 //!
-//! The one module of this crate with `unsafe`. Safe code reads and writes
-//! through checked copies that need `&self` or `&mut self`; devices that
-//! compute in host memory take the base address and answer for their own
-//! accesses, under the exclusive borrows that [`crate::Bindings`] stands for.
+//! Safe code reads and writes through checked copies that need `&self` or `&mut self`; devices
+//! that compute in host memory take the base address and answer for their own accesses, while a
+//! [`Submission`](crate::Submission) lends them the memory.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout as AllocLayout, alloc_zeroed, dealloc};
