@@ -6,164 +6,27 @@
 //! spills makes few splits. A leaf goes where most of its readers run. Accepted weakness: a leaf
 //! that no longer fits closes its device for those behind it, though smaller ones might fit.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use tensoryard_graph::{Graph, Layout};
+use tensoryard_graph::Graph;
 
 use super::assign_cost::assign_by_cost;
 use super::leaves::{Leaf, LeafKind, Spot, collect};
 use super::limits::{Memories, MemoryUse, padded_bytes, refuse_excess};
 use super::{
-    Blueprint, DeviceIndex, MemoryLimits, Pin, PlanDevice, PlanOptions, Residence, Resident,
-    Strategy, check_devices, draft, pins,
+    Blueprint, DeviceIndex, MemoryLimits, Pin, PlanDevice, PlanOptions, Strategy, check_devices,
+    draft, pins,
 };
-use crate::{BufferType, Device, PlanError, Weights, same_buffer_type};
+use crate::{BufferType, PlanError, Weights};
+
+mod homes;
+
+use homes::kind_on;
+pub(super) use homes::resident;
+pub use homes::{Assignment, Home};
 
 /// How often compute memory is measured and the rest assigned anew.
 const MAX_ROUNDS: usize = 8;
-
-/// Where a weight or state tensor lives.
-#[derive(Debug, Clone)]
-pub struct Home {
-    /// The device.
-    pub device: DeviceIndex,
-    /// The kind of memory.
-    pub buffer_type: Arc<dyn BufferType>,
-    /// Type, shape and strides.
-    pub layout: Layout,
-    /// Bytes taken, padding included.
-    pub bytes: usize,
-}
-
-/// Where all weights and state tensors of some graphs live.
-#[derive(Debug, Clone, Default)]
-pub struct Assignment {
-    weights: Homes,
-    states: Homes,
-    memory: Vec<MemoryUse>,
-    limits: MemoryLimits,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Homes {
-    list: Vec<(String, Home)>,
-    index: HashMap<String, usize>,
-}
-
-impl Homes {
-    fn insert(&mut self, name: &str, home: Home) {
-        self.index.insert(name.to_owned(), self.list.len());
-        self.list.push((name.to_owned(), home));
-    }
-
-    fn get(&self, name: &str) -> Option<&Home> {
-        self.index.get(name).map(|&at| &self.list[at].1)
-    }
-}
-
-impl Assignment {
-    /// Everything on one device, whatever it takes.
-    ///
-    /// # Errors
-    /// Graphs that disagree about a leaf.
-    pub fn on_device(graphs: &[&Graph], device: &dyn Device) -> Result<Self, PlanError> {
-        let mut assignment = Self::default();
-        for leaf in collect(graphs)? {
-            let kind = kind_on(&leaf, device, &device.buffer_types()[0]);
-            assignment.settle(&leaf, DeviceIndex(0), kind);
-        }
-        Ok(assignment)
-    }
-
-    fn settle(&mut self, leaf: &Leaf, device: DeviceIndex, buffer_type: Arc<dyn BufferType>) {
-        let bytes = padded_bytes(&*buffer_type, &leaf.layout);
-        let home = Home { device, buffer_type, layout: leaf.layout, bytes };
-        match leaf.kind {
-            LeafKind::Weight => self.weights.insert(&leaf.name, home),
-            LeafKind::State => self.states.insert(&leaf.name, home),
-        }
-    }
-
-    /// Where a weight lives.
-    pub fn weight(&self, name: &str) -> Option<&Home> {
-        self.weights.get(name)
-    }
-
-    /// Where a state tensor lives.
-    pub fn state(&self, name: &str) -> Option<&Home> {
-        self.states.get(name)
-    }
-
-    /// The weights in order of first use.
-    pub fn weights(&self) -> impl Iterator<Item = (&str, &Home)> {
-        self.weights.list.iter().map(|(name, home)| (name.as_str(), home))
-    }
-
-    /// The state tensors in order of first use.
-    pub fn states(&self) -> impl Iterator<Item = (&str, &Home)> {
-        self.states.list.iter().map(|(name, home)| (name.as_str(), home))
-    }
-
-    /// What each memory must hold for all graphs together.
-    pub fn memory(&self) -> &[MemoryUse] {
-        &self.memory
-    }
-
-    /// The limits that it was made for: those given, and else the memory that was free.
-    pub fn limits(&self) -> &MemoryLimits {
-        &self.limits
-    }
-
-    /// Where the leaves of a graph will be kept.
-    ///
-    /// # Errors
-    /// One that is not assigned or has another layout; a view of one that is kept as a whole.
-    pub fn residence(&self, graph: &Graph) -> Result<Residence, PlanError> {
-        let find = |homes: &Homes, name: &str| {
-            homes.get(name).map(|home| (home.layout, Arc::clone(&home.buffer_type)))
-        };
-        Residence::build(
-            graph,
-            |name| find(&self.weights, name),
-            |name| find(&self.states, name),
-            self.residents(),
-        )
-    }
-
-    fn residents(&self) -> Vec<Resident> {
-        let mut residents: Vec<Resident> = Vec::new();
-        for (_, home) in &self.weights.list {
-            resident(&mut residents, &home.buffer_type).weights += home.bytes;
-        }
-        for (_, home) in &self.states.list {
-            resident(&mut residents, &home.buffer_type).state += home.bytes;
-        }
-        residents
-    }
-}
-
-/// The entry of a kind of memory, made when it is new.
-pub(super) fn resident<'a>(
-    residents: &'a mut Vec<Resident>,
-    kind: &Arc<dyn BufferType>,
-) -> &'a mut Resident {
-    let known = residents.iter().position(|other| same_buffer_type(&*other.kind, &**kind));
-    let at = known.unwrap_or_else(|| {
-        residents.push(Resident { kind: Arc::clone(kind), weights: 0, state: 0 });
-        residents.len() - 1
-    });
-    &mut residents[at]
-}
-
-/// The kind of memory that a leaf is best kept in on a device.
-fn kind_on(leaf: &Leaf, device: &dyn Device, usual: &Arc<dyn BufferType>) -> Arc<dyn BufferType> {
-    let kind = match leaf.kind {
-        LeafKind::Weight => device.weight_buffer_type(&leaf.layout, &leaf.uses),
-        LeafKind::State => Arc::clone(usual),
-    };
-    if leaf.viewed && !kind.takes_views() { Arc::clone(usual) } else { kind }
-}
 
 /// Assigns the weights and state tensors of all graphs to devices.
 ///
@@ -309,7 +172,7 @@ impl<'a> Assigner<'a> {
             }
             match excess {
                 Ok(()) => {
-                    assignment.memory = uses;
+                    assignment.set_memory(uses);
                     return Ok((assignment, blueprints));
                 }
                 Err(error) if round == MAX_ROUNDS || !grown || !self.limits.spill => {
@@ -328,8 +191,8 @@ impl<'a> Assigner<'a> {
         let mut options = self.options_for_all();
         (options.strategy, options.limits) = (Strategy::Cost, self.limits.clone());
         let blueprints = self.draft_with(&assignment, &options)?;
-        assignment.memory = self.uses_of(&assignment, &blueprints);
-        refuse_excess(self.devices, &assignment.memory)?;
+        assignment.set_memory(self.uses_of(&assignment, &blueprints));
+        refuse_excess(self.devices, assignment.memory())?;
         Ok((assignment, blueprints))
     }
 
@@ -372,7 +235,7 @@ impl<'a> Assigner<'a> {
 
     /// Fills the devices as wished, leaving free what is reserved in each memory.
     fn fill(&self, wish: &Wish, reserved: &[usize]) -> Result<Assignment, PlanError> {
-        let mut assignment = Assignment { limits: self.limits.clone(), ..Assignment::default() };
+        let mut assignment = Assignment::within(self.limits.clone());
         let mut uses = self.memories.empty();
         let mut closed = vec![false; self.devices.len()];
         let mut chosen: Vec<Option<usize>> =
