@@ -77,10 +77,34 @@ impl Greedy<'_> {
     }
 
     fn place(&mut self) -> Option<()> {
+        let last = self.devices.len() - 1;
+        let nodes: Vec<TensorId> = self.graph.live_nodes().collect();
+        self.place_what_is_held()?;
+        // Neighbours: down and up with all devices but the last, then with any.
+        for limit in [last, last + 1] {
+            self.sweep(nodes.iter(), limit);
+            self.sweep(nodes.iter().rev(), limit);
+        }
+        for &id in &nodes {
+            self.placed[id.index()] = self.improved(id);
+        }
+        for &id in &nodes {
+            if self.placed[id.index()].is_none() {
+                let able = (0..=last).find(|&device| self.supports(device, id));
+                self.placed[id.index()] = Some(able?);
+            }
+        }
+        let runs = |&id: &TensorId| {
+            let able = self.placed[id.index()].is_some_and(|d| self.supports(d, id));
+            able && !self.reads_what_it_writes(id)
+        };
+        nodes.iter().all(runs).then_some(())
+    }
+
+    /// Places what lies somewhere, inputs, and what has weights.
+    fn place_what_is_held(&mut self) -> Option<()> {
         let graph = self.graph;
         let last = self.devices.len() - 1;
-        let nodes: Vec<TensorId> = graph.live_nodes().collect();
-        // 1. What lies somewhere, inputs, and what has weights.
         for id in graph.ids().filter(|&id| graph.is_live(id)) {
             let desc = graph.tensor(id);
             self.placed[id.index()] = match desc.origin {
@@ -104,47 +128,32 @@ impl Greedy<'_> {
                 },
             };
         }
-        // 2. Neighbours: down and up with all devices but the last, then with any.
-        for limit in [last, last + 1] {
-            self.sweep(nodes.iter(), limit);
-            self.sweep(nodes.iter().rev(), limit);
-        }
-        // 3. Devices of higher priority in the same memory; what is open.
-        for &id in &nodes {
-            let sources: Vec<TensorId> = graph.tensor(id).present_sources().collect();
-            let own = |device: usize| self.devices[device].buffer_type.name();
-            if let Some(current) = self.placed[id.index()] {
-                let fixed = self.residence.of(graph.root(id)).is_some();
-                let better = (0..current).find(|&d| {
-                    own(d) == own(current)
-                        && self.supports(d, id)
-                        && sources.iter().all(|&source| self.reads(d, source))
-                });
-                if let Some(better) = better.filter(|_| !fixed) {
-                    self.placed[id.index()] = Some(better);
-                }
-                continue;
+        Some(())
+    }
+
+    /// A device of higher priority in the same memory; for what is open, the one that reads most.
+    fn improved(&self, id: TensorId) -> Option<usize> {
+        let sources: Vec<TensorId> = self.graph.tensor(id).present_sources().collect();
+        let own = |device: usize| self.devices[device].buffer_type.name();
+        if let Some(current) = self.placed[id.index()] {
+            if self.residence.of(self.graph.root(id)).is_some() {
+                return Some(current);
             }
-            let mut best: Option<(usize, usize)> = None;
-            for device in (0..=last).filter(|&device| self.supports(device, id)) {
-                let count = sources.iter().filter(|&&source| self.reads(device, source)).count();
-                if count > best.map_or(0, |(most, _)| most) {
-                    best = Some((count, device));
-                }
-            }
-            self.placed[id.index()] = best.map(|(_, device)| device);
+            let better = (0..current).find(|&d| {
+                own(d) == own(current)
+                    && self.supports(d, id)
+                    && sources.iter().all(|&source| self.reads(d, source))
+            });
+            return better.or(Some(current));
         }
-        for &id in &nodes {
-            if self.placed[id.index()].is_none() {
-                let able = (0..=last).find(|&device| self.supports(device, id));
-                self.placed[id.index()] = Some(able?);
+        let mut best: Option<(usize, usize)> = None;
+        for device in (0..self.devices.len()).filter(|&device| self.supports(device, id)) {
+            let count = sources.iter().filter(|&&source| self.reads(device, source)).count();
+            if count > best.map_or(0, |(most, _)| most) {
+                best = Some((count, device));
             }
         }
-        let runs = |&id: &TensorId| {
-            let able = self.placed[id.index()].is_some_and(|d| self.supports(d, id));
-            able && !self.reads_what_it_writes(id)
-        };
-        nodes.iter().all(runs).then_some(())
+        best.map(|(_, device)| device)
     }
 
     fn reads_what_it_writes(&self, id: TensorId) -> bool {

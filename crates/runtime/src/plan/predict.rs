@@ -217,83 +217,130 @@ impl Course<'_> {
 
     /// Lets the splits run in order.
     pub fn follow(&self, splits: &[Stretch<'_>], rates: &[DeviceRates]) -> Prediction {
-        let rates_of = |device: DeviceIndex| rates.get(device.0).unwrap_or(&DeviceRates::UNLIMITED);
-        let (pools, apart) = (self.pools(), self.apart());
-        let arrived = |device: DeviceIndex| match apart {
-            Some(_) => Touched::Staged(pools[device.0]),
-            None => Touched::Compute(pools[device.0]),
+        let mut clock = Clock {
+            course: self,
+            rates,
+            pools: self.pools(),
+            apart: self.apart(),
+            queue_free: vec![0; self.devices.len()],
+            busy: vec![DeviceTime::default(); self.devices.len()],
+            ends: Ends {
+                states: TensorMap::filled(0, self.graph.len()),
+                compute: vec![0; self.devices.len()],
+                staged: vec![0; self.devices.len()],
+            },
+            touched: Vec::new(),
         };
-        let memory_of_root = |root: TensorId| match self.graph.tensor(root).origin {
+        let run = |split: &Stretch<'_>| {
+            let copies = clock.copy_all(split);
+            clock.compute(split, copies)
+        };
+        let times = splits.iter().map(run).collect();
+        let makespan_ns = clock.queue_free.into_iter().max().unwrap_or(0);
+        Prediction { makespan_ns, splits: times, devices: clock.busy }
+    }
+}
+
+/// Devices and memories while the splits run.
+struct Clock<'a> {
+    course: &'a Course<'a>,
+    rates: &'a [DeviceRates],
+    pools: Vec<usize>,
+    apart: Option<TensorMap<bool>>,
+    /// When each queue has done what it was given.
+    queue_free: Vec<u64>,
+    busy: Vec<DeviceTime>,
+    ends: Ends,
+    /// What the split at hand touches. Kept, so that splits allocate once.
+    touched: Vec<Touched>,
+}
+
+impl<'a> Clock<'a> {
+    fn rates_of(&self, device: DeviceIndex) -> &'a DeviceRates {
+        self.rates.get(device.0).unwrap_or(&DeviceRates::UNLIMITED)
+    }
+
+    /// Where what is copied to a device lies.
+    fn arrived(&self, device: DeviceIndex) -> Touched {
+        let pool = self.pools[device.0];
+        if self.apart.is_some() { Touched::Staged(pool) } else { Touched::Compute(pool) }
+    }
+
+    fn memory_of_root(&self, root: TensorId) -> Option<Touched> {
+        match self.course.graph.tensor(root).origin {
             Origin::Weight => None,
             Origin::State => Some(Touched::State(root)),
             Origin::Input | Origin::Op(_) => {
-                let pool = pools[self.placement.device(root)?.0];
-                let is_apart = apart.as_ref().is_some_and(|apart| apart[root]);
+                let pool = self.pools[self.course.placement.device(root)?.0];
+                let is_apart = self.apart.as_ref().is_some_and(|apart| apart[root]);
                 Some(if is_apart { Touched::Staged(pool) } else { Touched::Compute(pool) })
             }
-        };
-        let mut queue_free = vec![0u64; self.devices.len()];
-        let mut busy = vec![DeviceTime::default(); self.devices.len()];
-        let mut ends = Ends {
-            states: TensorMap::filled(0, self.graph.len()),
-            compute: vec![0; self.devices.len()],
-            staged: vec![0; self.devices.len()],
-        };
-        let mut times = Vec::with_capacity(splits.len());
-        let mut touched: Vec<Touched> = Vec::new();
-        for split in splits {
-            let mut copies = Vec::with_capacity(split.arrivals.len());
-            for &index in split.arrivals {
-                let Some(arrival) = self.arrivals.get(index.0) else { continue };
-                let root = self.graph.root(arrival.tensor);
-                let queue = self.placement.device(root).unwrap_or(split.device);
-                let from = (!self.in_host_memory(root)).then(|| rates_of(queue));
-                let to_host = self.devices[arrival.device.0].buffer_type.is_host();
-                let to = (!to_host).then(|| rates_of(arrival.device));
-                let bytes = self.graph.layout(arrival.tensor).data_bytes();
-                let (source, target) = (memory_of_root(root), arrived(arrival.device));
-                let free = source.map_or(0, |memory| ends.of(memory)).max(ends.of(target));
-                let start_ns = queue_free[queue.0].max(free);
-                let time = transfer_ns(bytes, from, to);
-                let end_ns = start_ns.saturating_add(time);
-                queue_free[queue.0] = end_ns;
-                busy[queue.0].copy_ns = busy[queue.0].copy_ns.saturating_add(time);
-                for memory in source.into_iter().chain([target]) {
-                    ends.set(memory, end_ns);
-                }
-                copies.push(CopyTime { arrival: index, queue, bytes, start_ns, end_ns });
-            }
-            let device = split.device;
-            let mut compute_ns = split_ns(rates_of(device));
-            touched.clear();
-            for operation in self.operations.slice(split.operations.clone()) {
-                for value in operation.sources.iter().flatten().chain([&operation.dst]) {
-                    let memory = match *value {
-                        Value::Tensor(id) => memory_of_root(self.graph.root(id)),
-                        Value::Copy(..) => Some(arrived(device)),
-                        Value::Temporary(_) => Some(Touched::Compute(pools[device.0])),
-                    };
-                    if let Some(memory) = memory
-                        && !touched.contains(&memory)
-                    {
-                        touched.push(memory);
-                    }
-                }
-                let work = self.work(&operation);
-                let time = work.map_or(0, |work| step_ns(&work, rates_of(device)));
-                compute_ns = compute_ns.saturating_add(time);
-            }
-            let free = touched.iter().map(|&memory| ends.of(memory)).max().unwrap_or(0);
-            let start_ns = queue_free[device.0].max(free);
-            let end_ns = start_ns.saturating_add(compute_ns);
-            queue_free[device.0] = end_ns;
-            busy[device.0].compute_ns = busy[device.0].compute_ns.saturating_add(compute_ns);
-            for &memory in &touched {
-                ends.set(memory, end_ns);
-            }
-            times.push(SplitTime { device, copies, start_ns, compute_ns, end_ns });
         }
-        let makespan_ns = queue_free.into_iter().max().unwrap_or(0);
-        Prediction { makespan_ns, splits: times, devices: busy }
+    }
+
+    fn memory_of(&self, value: Value, device: DeviceIndex) -> Option<Touched> {
+        match value {
+            Value::Tensor(id) => self.memory_of_root(self.course.graph.root(id)),
+            Value::Copy(..) => Some(self.arrived(device)),
+            Value::Temporary(_) => Some(Touched::Compute(self.pools[device.0])),
+        }
+    }
+
+    /// Copies what a split needs, each tensor in the queue of the device that has it.
+    fn copy_all(&mut self, split: &Stretch<'_>) -> Vec<CopyTime> {
+        let course = self.course;
+        let mut copies = Vec::with_capacity(split.arrivals.len());
+        for &index in split.arrivals {
+            let Some(arrival) = course.arrivals.get(index.0) else { continue };
+            let root = course.graph.root(arrival.tensor);
+            let queue = course.placement.device(root).unwrap_or(split.device);
+            let from = (!course.in_host_memory(root)).then(|| self.rates_of(queue));
+            let to_host = course.devices[arrival.device.0].buffer_type.is_host();
+            let to = (!to_host).then(|| self.rates_of(arrival.device));
+            let bytes = course.graph.layout(arrival.tensor).data_bytes();
+            let (source, target) = (self.memory_of_root(root), self.arrived(arrival.device));
+            let free = source.map_or(0, |memory| self.ends.of(memory)).max(self.ends.of(target));
+            let start_ns = self.queue_free[queue.0].max(free);
+            let time = transfer_ns(bytes, from, to);
+            let end_ns = start_ns.saturating_add(time);
+            self.queue_free[queue.0] = end_ns;
+            let busy = &mut self.busy[queue.0];
+            busy.copy_ns = busy.copy_ns.saturating_add(time);
+            for memory in source.into_iter().chain([target]) {
+                self.ends.set(memory, end_ns);
+            }
+            copies.push(CopyTime { arrival: index, queue, bytes, start_ns, end_ns });
+        }
+        copies
+    }
+
+    /// Runs the operations of a split once its queue and all memory that it touches are free.
+    fn compute(&mut self, split: &Stretch<'_>, copies: Vec<CopyTime>) -> SplitTime {
+        let (course, device) = (self.course, split.device);
+        let rates = self.rates_of(device);
+        let mut compute_ns = split_ns(rates);
+        self.touched.clear();
+        for operation in course.operations.slice(split.operations.clone()) {
+            for value in operation.sources.iter().flatten().chain([&operation.dst]) {
+                if let Some(memory) = self.memory_of(*value, device)
+                    && !self.touched.contains(&memory)
+                {
+                    self.touched.push(memory);
+                }
+            }
+            let work = course.work(&operation);
+            let time = work.map_or(0, |work| step_ns(&work, rates));
+            compute_ns = compute_ns.saturating_add(time);
+        }
+        let free = self.touched.iter().map(|&memory| self.ends.of(memory)).max().unwrap_or(0);
+        let start_ns = self.queue_free[device.0].max(free);
+        let end_ns = start_ns.saturating_add(compute_ns);
+        self.queue_free[device.0] = end_ns;
+        let busy = &mut self.busy[device.0];
+        busy.compute_ns = busy.compute_ns.saturating_add(compute_ns);
+        for &memory in &self.touched {
+            self.ends.set(memory, end_ns);
+        }
+        SplitTime { device, copies, start_ns, compute_ns, end_ns }
     }
 }

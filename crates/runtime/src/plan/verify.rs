@@ -36,6 +36,7 @@
 mod bytes;
 mod step;
 mod structure;
+mod tables;
 mod violation;
 
 use std::collections::{HashMap, HashSet};
@@ -45,7 +46,8 @@ use tensoryard_graph::{Layout, Origin, TensorId};
 pub use violation::Violation;
 
 use self::bytes::{Contents, Tag};
-use super::{Blueprint, OperationEntry, Place, Slot, Value};
+use self::tables::{has_known_values, has_places_for_values, has_whole_entries, has_whole_splits};
+use super::{Blueprint, Place, Slot};
 use crate::{Region, StepOp};
 
 /// Checks a plan against the catalogue of this module.
@@ -102,43 +104,12 @@ impl Verifier<'_> {
     fn check_tables(&mut self) -> bool {
         let plan = self.plan;
         let memory = &plan.memory;
-        let operations = &plan.operations;
-        let same_steps = plan.places.results.len() == operations.len()
-            && plan.places.sources.len() == operations.values.len()
-            && operations
-                .values
-                .iter()
-                .zip(&plan.places.sources)
-                .all(|(value, place)| value.is_some() == place.is_some());
-        let whole_entries = operations.entries.iter().all(|entry| {
-            operations.values.get(entry.sources.clone()).is_some()
-                && operations.nodes.get(entry.nodes.clone()).is_some()
-        });
-        let known_nodes = operations.nodes.iter().all(|id| id.index() < plan.graph.len());
-        let mut next = 0;
-        let whole_splits = plan.splits.iter().all(|split| {
-            let entries = operations.entries.get(split.steps.clone());
-            let follows = split.steps.start == next;
-            next = split.steps.end;
-            let same =
-                |entries: &[OperationEntry]| entries.iter().all(|e| e.device == split.device);
-            follows && entries.is_some_and(same)
-        }) && next == operations.len();
         let unique = |ids: &[TensorId], origin: Origin| {
             ids.iter().collect::<HashSet<_>>().len() == ids.len()
                 && ids
                     .iter()
                     .all(|&id| plan.graph.tensor(id).origin == origin && plan.graph.is_live(id))
         };
-        let results = operations.entries.iter().map(|entry| entry.dst);
-        let values = operations.values.iter().flatten().copied().chain(results);
-        let known_values = values.into_iter().all(|value| match value {
-            Value::Tensor(id) => id.index() < plan.graph.len(),
-            Value::Copy(index, id) => {
-                index.0 < plan.arrivals.len() && id.index() < plan.graph.len()
-            }
-            Value::Temporary(number) => number < plan.temporaries.len(),
-        });
         let places = memory.arrivals.iter().chain(&memory.temporaries).chain(
             memory.tensors.iter().filter_map(|(_, slot)| match slot {
                 Slot::Fresh(place) | Slot::Reuses { place, .. } => Some(place),
@@ -146,10 +117,10 @@ impl Verifier<'_> {
             }),
         );
         let checks = [
-            (same_steps, "steps and operations"),
-            (whole_entries && known_nodes, "operations and nodes"),
-            (whole_splits, "splits and operations"),
-            (known_values, "operations and values"),
+            (has_places_for_values(plan), "steps and operations"),
+            (has_whole_entries(plan), "operations and nodes"),
+            (has_whole_splits(plan), "splits and operations"),
+            (has_known_values(plan), "operations and values"),
             (unique(&plan.weights, Origin::Weight), "weights"),
             (unique(&plan.states, Origin::State), "states"),
             (plan.arrivals.len() == memory.arrivals.len(), "arrivals and their places"),
@@ -168,6 +139,13 @@ impl Verifier<'_> {
                 self.report(Violation::Tables { what });
             }
         }
+        self.check_chunk_sizes();
+        checks.iter().all(|&(holds, _)| holds)
+    }
+
+    /// Rule 13.
+    fn check_chunk_sizes(&mut self) {
+        let memory = &self.plan.memory;
         for chunk in 0..memory.chunks.len() {
             let Some(buffer_type) = memory.buffer_type(chunk) else { continue };
             let (bytes, max) = (memory.chunks[chunk].bytes, buffer_type.max_size());
@@ -175,7 +153,6 @@ impl Verifier<'_> {
                 self.report(Violation::ChunkTooLarge { chunk, bytes, max });
             }
         }
-        checks.iter().all(|&(holds, _)| holds)
     }
 
     /// Rules 11 and 12, for everything that has memory of its own.

@@ -1,6 +1,6 @@
 //! Whether an operation is what the nodes that it stands for declare.
 
-use tensoryard_graph::ops::{Binary, BinaryKind, Unary};
+use tensoryard_graph::ops::{Binary, BinaryKind, Unary, UnaryKind};
 use tensoryard_graph::{DType, Graph, Op, TensorId};
 
 use crate::plan::{Operation, Value};
@@ -49,44 +49,61 @@ pub(super) fn check(
             [_] => Err("another op, or other operands"),
             _ => Err("one op for several nodes"),
         },
-        StepOp::NormAffine { epsilon } => {
-            let [x, weight, bias] = sources else { return Err("not three operands") };
-            let [(norm, Op::LayerNorm(op), norm_sources), rest @ ..] = ops.as_slice() else {
-                return Err("no norm at first");
-            };
-            if op.epsilon.to_bits() != epsilon.to_bits() || *norm_sources != [*x] {
-                return Err("another norm");
-            }
-            let mut chain = Chain { graph, value: *norm, rest };
-            chain.arithmetic(BinaryKind::Mul, *weight, Other::Row)?;
-            chain.arithmetic(BinaryKind::Add, *bias, Other::Row)?;
-            chain.end()
-        }
-        StepOp::Matrix { base, activation } => {
-            let [weight, x, bias, residual] = sources else { return Err("not four operands") };
-            let Some(((node, op, operands), rest)) = ops.split_first() else {
-                return Err("no product");
-            };
-            let base = match base {
-                MatrixOp::MulMat(base) => Op::from(base),
-                MatrixOp::Conv1d(base) => Op::from(base),
-            };
-            if base != **op || **operands != [*weight, *x] {
-                return Err("another product, or other operands");
-            }
-            let mut chain = Chain { graph, value: *node, rest };
-            if bias.is_some() {
-                chain.arithmetic(BinaryKind::Add, *bias, Other::Row)?;
-            }
-            if let Some(kind) = activation {
-                chain.function(Unary { kind })?;
-            }
-            if residual.is_some() {
-                chain.arithmetic(BinaryKind::Add, *residual, Other::Alike)?;
-            }
-            chain.end()
-        }
+        StepOp::NormAffine { epsilon } => check_norm(graph, &ops, sources, epsilon),
+        StepOp::Matrix { base, activation } => check_matrix(graph, &ops, sources, base, activation),
     }
+}
+
+/// A norm with its weight and bias.
+fn check_norm(
+    graph: &Graph,
+    ops: &[Node<'_>],
+    sources: &[Option<TensorId>],
+    epsilon: f32,
+) -> Result<(), &'static str> {
+    let [x, weight, bias] = sources else { return Err("not three operands") };
+    let [(norm, Op::LayerNorm(op), norm_sources), rest @ ..] = ops else {
+        return Err("no norm at first");
+    };
+    if op.epsilon.to_bits() != epsilon.to_bits() || *norm_sources != [*x] {
+        return Err("another norm");
+    }
+    let mut chain = Chain { graph, value: *norm, rest };
+    chain.arithmetic(BinaryKind::Mul, *weight, Other::Row)?;
+    chain.arithmetic(BinaryKind::Add, *bias, Other::Row)?;
+    chain.end()
+}
+
+/// A product with what is applied to it.
+fn check_matrix(
+    graph: &Graph,
+    ops: &[Node<'_>],
+    sources: &[Option<TensorId>],
+    base: MatrixOp,
+    activation: Option<UnaryKind>,
+) -> Result<(), &'static str> {
+    let [weight, x, bias, residual] = sources else { return Err("not four operands") };
+    let Some(((node, op, operands), rest)) = ops.split_first() else {
+        return Err("no product");
+    };
+    let base = match base {
+        MatrixOp::MulMat(base) => Op::from(base),
+        MatrixOp::Conv1d(base) => Op::from(base),
+    };
+    if base != **op || **operands != [*weight, *x] {
+        return Err("another product, or other operands");
+    }
+    let mut chain = Chain { graph, value: *node, rest };
+    if bias.is_some() {
+        chain.arithmetic(BinaryKind::Add, *bias, Other::Row)?;
+    }
+    if let Some(kind) = activation {
+        chain.function(Unary { kind })?;
+    }
+    if residual.is_some() {
+        chain.arithmetic(BinaryKind::Add, *residual, Other::Alike)?;
+    }
+    chain.end()
 }
 
 /// A node that exists only inside a fused operation: no output, read once, no memory of others.
