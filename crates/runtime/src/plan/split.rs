@@ -76,62 +76,71 @@ pub fn split(
     let first = DeviceIndex(0);
     let devices: Vec<DeviceIndex> =
         nodes.iter().map(|node| placement.device(node.id).unwrap_or(first)).collect();
-    let mut copies = Copies::find(facts, memory, &devices);
+    let copies = Copies::find(facts, memory, &devices);
+    let mut splits = Splits { splits: Vec::new(), arrivals: Vec::new(), copies };
     let observed = observable(graph, observed);
     let mut observed = observed.as_slice();
-    let mut splits: Vec<Split> = Vec::new();
-    let mut arrivals: Vec<Arrival> = Vec::new();
-    let begin = |device: DeviceIndex, at: usize, observed: Vec<TensorId>| Split {
-        device,
-        nodes: at..at,
-        arrivals: Vec::new(),
-        observed,
-    };
     let leading = take_before(&mut observed, nodes.first().map(|node| node.id));
     let first_view = leading.first().or_else(|| graph.live_views().first());
     if let Some(&view) = first_view
         && (nodes.is_empty() || !leading.is_empty())
     {
-        splits.push(begin(placement.device(view).unwrap_or(first), 0, leading));
+        splits.begin(placement.device(view).unwrap_or(first), 0, leading);
     }
     let mut cut = true;
     let mut next_read = 0;
     for (position, &device) in devices.iter().enumerate() {
         let start = next_read;
-        while copies.reads.get(next_read).is_some_and(|read| read.node == position) {
+        while splits.copies.reads.get(next_read).is_some_and(|read| read.node == position) {
             next_read += 1;
         }
-        let fresh = |copies: &Copies, read: usize| {
-            let copy = copies.copy_of(copies.reads[read]);
-            copies.copies[copy].arrival.is_none().then_some(copy)
-        };
-        let streams = (start..next_read)
-            .any(|read| fresh(&copies, read).is_some_and(|copy| copies.copies[copy].streams));
-        let same = splits
-            .last()
-            .is_some_and(|split| split.device == device && (!streams || split.arrivals.is_empty()));
-        if cut || !same {
-            splits.push(begin(device, position, Vec::new()));
+        if cut || !splits.goes_on(device, start..next_read) {
+            splits.begin(device, position, Vec::new());
         }
-        let number = splits.len() - 1;
-        let split = &mut splits[number];
-        for read in start..next_read {
-            let Some(copy) = fresh(&copies, read) else { continue };
-            let index = ArrivalIndex(arrivals.len());
-            let copy = &mut copies.copies[copy];
-            copy.arrival = Some(index);
-            let (tensor, version, kept) = (copy.tensor, copy.version, copy.kept);
-            arrivals.push(Arrival { tensor, version, device, split: number, kept });
-            split.arrivals.push(index);
-        }
-        split.nodes.end = position + 1;
         let seen = take_before(&mut observed, nodes.get(position + 1).map(|node| node.id));
         cut = !seen.is_empty();
-        if cut {
-            split.observed = seen;
+        splits.take_in(position, start..next_read, seen);
+    }
+    splits
+}
+
+impl Splits {
+    fn begin(&mut self, device: DeviceIndex, at: usize, observed: Vec<TensorId>) {
+        self.splits.push(Split { device, nodes: at..at, arrivals: Vec::new(), observed });
+    }
+
+    /// The copy that a read needs, unless it has arrived already.
+    fn fresh(&self, read: usize) -> Option<usize> {
+        let copy = self.copies.copy_of(self.copies.reads[read]);
+        self.copies.copies[copy].arrival.is_none().then_some(copy)
+    }
+
+    /// Whether a node with these reads may run in the last split.
+    fn goes_on(&self, device: DeviceIndex, mut reads: Range<usize>) -> bool {
+        let Some(split) = self.splits.last() else { return false };
+        let streams = |read| self.fresh(read).is_some_and(|copy| self.copies.copies[copy].streams);
+        split.device == device && (split.arrivals.is_empty() || !reads.any(streams))
+    }
+
+    /// Adds a node to the last split, with what has to be copied for it and is observed behind it.
+    fn take_in(&mut self, position: usize, reads: Range<usize>, observed: Vec<TensorId>) {
+        let number = self.splits.len() - 1;
+        let device = self.splits[number].device;
+        for read in reads {
+            let Some(copy) = self.fresh(read) else { continue };
+            let index = ArrivalIndex(self.arrivals.len());
+            let copy = &mut self.copies.copies[copy];
+            copy.arrival = Some(index);
+            let (tensor, version, kept) = (copy.tensor, copy.version, copy.kept);
+            self.arrivals.push(Arrival { tensor, version, device, split: number, kept });
+            self.splits[number].arrivals.push(index);
+        }
+        let split = &mut self.splits[number];
+        split.nodes.end = position + 1;
+        if !observed.is_empty() {
+            split.observed = observed;
         }
     }
-    Splits { splits, arrivals, copies }
 }
 
 /// The live nodes and views among the ids, in order, each once.
