@@ -52,6 +52,6 @@ pub use rates::DeviceRates;
 pub use registry::{DeviceRequest, ParameterSpec, Parameters, Registry, Selected, Selector};
 pub use session::{FailurePolicy, Outputs, Recovery, Session, SessionOptions, Submitted};
 pub use step::{Aliasing, MatrixOp, Operand, Region, Step, StepOp};
-pub use submission::{BindingToken, Bound, Location, Reveal, Submission};
+pub use submission::{Bound, Location, Reveal, Submission};
 pub use tensors::{TensorDataError, Tensors};
 pub use weights::{LoadReport, Weight, WeightSource, Weights};

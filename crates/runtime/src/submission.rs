@@ -10,7 +10,6 @@ use std::sync::Arc;
 
 use tensoryard_graph::Layout;
 
-use crate::identity::Identity;
 use crate::shared::SharedMemory;
 use crate::{Buffer, Memory, Region};
 
@@ -49,7 +48,6 @@ pub(crate) struct Bindings {
     pub chunks: Vec<BoundRegion>,
     /// The regions besides weights that each split reads or writes.
     pub splits: Vec<Vec<Region>>,
-    pub identity: Identity,
 }
 
 impl Bindings {
@@ -115,13 +113,8 @@ impl Submission {
         };
         let chunks: Vec<BoundRegion> = buffers.into_iter().map(lend).collect();
         let regions = (0..).map(Region::Chunk).take(chunks.len()).collect();
-        let bindings = Bindings {
-            weights: Vec::new(),
-            states: Vec::new(),
-            chunks,
-            splits: vec![regions],
-            identity: Identity::default(),
-        };
+        let bindings =
+            Bindings { weights: Vec::new(), states: Vec::new(), chunks, splits: vec![regions] };
         // Counted in while the buffers are borrowed exclusively, as by the executor.
         Self::lend(&Arc::new(bindings), Uses::Split(0))
     }
@@ -162,29 +155,6 @@ impl Submission {
         let memory = self.reveal.map_or(memory, |reveal| reveal(memory));
         Some(Bound { memory, offset_bytes: bound.offset_bytes })
     }
-
-    /// Tells sets of memory apart.
-    pub fn binding(&self) -> BindingToken {
-        let identity = self.bindings.identity.clone();
-        BindingToken { identity, revealed_by: self.revealed_by() }
-    }
-
-    /// Whether the submission has the memory that a token stands for.
-    pub fn is_bound_as(&self, token: &BindingToken) -> bool {
-        self.bindings.identity == token.identity && self.revealed_by() == token.revealed_by
-    }
-
-    /// Functions that do the same may share an address, and then reveal the same memory.
-    fn revealed_by(&self) -> Option<usize> {
-        self.reveal.map(|reveal| reveal as usize)
-    }
-}
-
-/// Stands for the memory of a submission: equal tokens, equal memory for all regions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BindingToken {
-    identity: Identity,
-    revealed_by: Option<usize>,
 }
 
 impl Drop for Submission {
@@ -249,13 +219,9 @@ mod tests {
         assert_eq!(host_bytes(&submission, 0), None);
         assert!(submission.get(Region::Chunk(2)).is_none());
         assert!(submission.get(Region::Weight(0)).is_none());
-        let token = submission.binding();
         let submission = submission.revealed(core);
         assert_eq!(host_bytes(&submission, 0), Some(40));
         assert_eq!(host_bytes(&submission, 1), Some(24));
-        // What was resolved without the function is not what it finds.
-        assert!(!submission.is_bound_as(&token));
-        assert!(submission.is_bound_as(&submission.binding()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tensoryard_graph::{Layout, TensorId};
 
 use super::{State, Workspace};
-use crate::identity::{Identity, WeakIdentity};
+use crate::identity::WeakIdentity;
 use crate::submission::{Bindings, BoundRegion};
 use crate::{Buffer, Plan, RunError, Weights};
 
@@ -106,7 +106,6 @@ fn make(
         states: collect(&mut plan.states.iter().map(of_state))?,
         chunks: collect(&mut (0..plan.route().chunks.len()).map(of_chunk))?,
         splits: plan.route().splits.iter().map(|split| split.regions.clone()).collect(),
-        identity: Identity::default(),
     })
 }
 

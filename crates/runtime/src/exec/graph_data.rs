@@ -10,7 +10,6 @@ use std::sync::Arc;
 use tensoryard_graph::{Graph, Layout, Origin, TensorId, TensorMap};
 
 use super::{CompareError, Input, State};
-use crate::identity::Identity;
 use crate::submission::{Bindings, BoundRegion, Submission};
 use crate::tensors::{TensorDataError, TensorKey, Tensors};
 use crate::{
@@ -141,7 +140,6 @@ impl GraphData {
             states: Vec::new(),
             chunks: buffers.iter().map(bound).collect(),
             splits: vec![(0..buffers.len()).map(region).collect()],
-            identity: Identity::default(),
         }));
         Ok(())
     }

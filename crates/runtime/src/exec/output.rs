@@ -5,7 +5,7 @@ use tensoryard_graph::{DType, Origin, TensorId};
 
 use super::ticket::RunMark;
 use super::{State, Workspace};
-use crate::{Memory, MemoryError, Plan, RunError, Weights};
+use crate::{DeviceIndex, Memory, MemoryError, Plan, RunError, Weights};
 
 /// Reads an output of the plan that the workspace ran last: its elements in order, as they are
 /// stored. Waits for the run.
@@ -48,8 +48,9 @@ pub(crate) fn read_output_of<T: Pod>(
     dst.try_reserve_exact(layout.shape().elements())
         .map_err(|_| MemoryError::Allocation { bytes: layout.data_bytes() })?;
     dst.resize(layout.shape().elements(), T::zeroed());
-    memory.read_tensor(offset_bytes, &layout, bytemuck::cast_slice_mut(dst))?;
-    Ok(())
+    let read = memory.read_tensor(offset_bytes, &layout, bytemuck::cast_slice_mut(dst));
+    let device = plan.placement.device(plan.graph.root(id)).unwrap_or(DeviceIndex(0));
+    Ok(read.map_err(|error| plan.memory_error(device, error))?)
 }
 
 /// The memory of any tensor that has some: a weight, a state tensor or compute memory.

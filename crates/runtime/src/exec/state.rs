@@ -11,7 +11,8 @@ use tensoryard_graph::{Graph, Layout, Origin};
 
 use super::ticket::Flight;
 use crate::identity::Identity;
-use crate::{Assignment, Buffer, Device, MemoryError, PlacedLayout, RunError, Usage};
+use crate::plan::Home;
+use crate::{Assignment, Buffer, Device, DeviceError, MemoryError, PlacedLayout, RunError, Usage};
 
 /// What became of a state tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -40,6 +41,8 @@ impl fmt::Display for StateStatus {
 pub struct StateTensor {
     buffer: Buffer,
     layout: Layout,
+    /// Name of the device whose memory it lies in.
+    device: Arc<str>,
     status: StateStatus,
     /// What the caller did to it since [`State::take_changes`] was asked last.
     change: Option<Change>,
@@ -53,6 +56,16 @@ enum Change {
 }
 
 impl StateTensor {
+    fn zeroed(home: &Home, layout: Layout) -> Result<Self, MemoryError> {
+        let bytes = home.buffer_type.tensor_bytes(&layout);
+        let mut buffer = Buffer::allocate(&home.buffer_type, bytes, Usage::Any)?;
+        let placed = PlacedLayout { offset_bytes: 0, layout, base: None };
+        buffer.memory_mut().init_tensor(&placed)?;
+        buffer.memory_mut().clear(0)?;
+        let (device, status) = (Arc::clone(&home.device_name), StateStatus::Committed);
+        Ok(Self { buffer, layout, device, status, change: None })
+    }
+
     /// The buffer that holds it, from its first byte on.
     pub fn buffer(&self) -> &Buffer {
         &self.buffer
@@ -110,13 +123,8 @@ impl State {
         for (name, layout) in check(graphs)? {
             let unassigned = || RunError::UnassignedState(name.to_owned());
             let home = assignment.state(name).ok_or_else(unassigned)?;
-            let bytes = home.buffer_type.tensor_bytes(&layout);
-            let mut buffer = Buffer::allocate(&home.buffer_type, bytes, Usage::Any)?;
-            let placed = PlacedLayout { offset_bytes: 0, layout, base: None };
-            buffer.memory_mut().init_tensor(&placed)?;
-            buffer.memory_mut().clear(0)?;
-            let status = StateStatus::Committed;
-            let tensor = StateTensor { buffer, layout, status, change: None };
+            let tensor = StateTensor::zeroed(home, layout);
+            let tensor = tensor.map_err(|error| memory_error(&home.device_name, error))?;
             state.tensors.insert(name.to_owned(), tensor);
         }
         Ok(state)
@@ -174,7 +182,8 @@ impl State {
         }
         let tensor = self.tensor(name)?;
         let mut bytes = vec![0; tensor.layout.data_bytes()];
-        tensor.buffer.memory().read_tensor(0, &tensor.layout, &mut bytes)?;
+        let read = tensor.buffer.memory().read_tensor(0, &tensor.layout, &mut bytes);
+        read.map_err(|error| memory_error(&tensor.device, error))?;
         Ok(bytes)
     }
 
@@ -186,7 +195,8 @@ impl State {
         self.settle(true);
         let tensor =
             self.tensors.get_mut(name).ok_or_else(|| RunError::UnknownState(name.to_owned()))?;
-        tensor.buffer.memory_mut().write_tensor(0, &tensor.layout, bytes)?;
+        let written = tensor.buffer.memory_mut().write_tensor(0, &tensor.layout, bytes);
+        written.map_err(|error| memory_error(&tensor.device, error))?;
         tensor.status = StateStatus::Committed;
         tensor.change = Some(Change::Written);
         Ok(())
@@ -196,10 +206,11 @@ impl State {
     ///
     /// # Errors
     /// A device that cannot be written.
-    pub fn clear(&mut self) -> Result<(), MemoryError> {
+    pub fn clear(&mut self) -> Result<(), RunError> {
         self.settle(true);
         for tensor in self.tensors.values_mut() {
-            tensor.buffer.memory_mut().clear(0)?;
+            let cleared = tensor.buffer.memory_mut().clear(0);
+            cleared.map_err(|error| memory_error(&tensor.device, error))?;
             tensor.status = StateStatus::Committed;
             tensor.change = Some(Change::Cleared);
         }
@@ -315,6 +326,10 @@ impl State {
             (status != StateStatus::Committed).then_some((name, status))
         })
     }
+}
+
+fn memory_error(device: &str, error: MemoryError) -> RunError {
+    DeviceError::Memory { device: device.to_owned(), error }.into()
 }
 
 /// The status of a tensor after a run.

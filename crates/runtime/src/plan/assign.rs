@@ -256,7 +256,8 @@ impl<'a> Assigner<'a> {
         }
         for (item, choice) in self.items.iter().zip(chosen) {
             if let Some(choice) = choice.and_then(|at| item.choices.get(at)) {
-                assignment.settle(&item.leaf, choice.device, Arc::clone(&choice.kind));
+                let name = &self.devices[choice.device.0].device.info().name;
+                assignment.settle(&item.leaf, choice.device, name, Arc::clone(&choice.kind));
             }
         }
         Ok(assignment)

@@ -34,6 +34,7 @@ pub mod select;
 pub mod split;
 mod steps;
 pub mod strategy;
+mod tables;
 pub mod verify;
 
 use std::ops::{Deref, Range};
@@ -209,6 +210,11 @@ impl Residence {
         &self.residents
     }
 
+    /// Number of tensors of the graph that it is for.
+    pub(crate) fn len(&self) -> usize {
+        self.kinds.len()
+    }
+
     /// The kind of memory that a weight or state tensor lies in.
     pub fn of(&self, id: TensorId) -> Option<&Arc<dyn BufferType>> {
         self.kinds[id.index()].as_ref()
@@ -287,9 +293,10 @@ impl Plan {
     /// in the same order.
     ///
     /// # Errors
-    /// A device that refuses a step that it claimed to support.
+    /// A device that refuses a step that it claimed to support; tables that do not fit each other.
     #[doc(alias = "ggml_backend_graph_plan_create")]
     pub fn compile(blueprint: Blueprint, backends: &[Box<dyn Backend>]) -> Result<Self, PlanError> {
+        tables::check(&blueprint)?;
         let mut programs = Vec::with_capacity(blueprint.splits.len());
         for (number, split) in blueprint.splits.iter().enumerate() {
             let backend = backends.get(split.device.0).ok_or(PlanError::NoDevice)?;
@@ -427,8 +434,11 @@ fn check_devices(devices: &[PlanDevice]) -> Result<(), PlanError> {
         return Err(PlanError::NoDevice);
     }
     for (index, device) in devices.iter().enumerate() {
-        if devices[..index].iter().any(|other| Arc::ptr_eq(&other.device, &device.device)) {
-            return Err(PlanError::DuplicateDevice(device.device.info().name.clone()));
+        let name = &device.device.info().name;
+        // Errors, pins and reports know devices by their names.
+        let is_known = |other: &PlanDevice| other.device.info().name.eq_ignore_ascii_case(name);
+        if devices[..index].iter().any(is_known) {
+            return Err(PlanError::DuplicateDevice(name.clone()));
         }
     }
     Ok(())

@@ -131,7 +131,6 @@ impl Session {
         let devices: Vec<PlanDevice> =
             devices.iter().map(|selected| PlanDevice::new(&selected.device)).collect();
         // Plans made later must not exceed what was free when the session began.
-        let mut options = options;
         let (state, limits) = create_state(graphs, &devices, &weights, &options.plan)?;
         options.plan.limits = limits;
         let journal = Journal::new(options.on_failure == FailurePolicy::Replan, devices.len());
@@ -184,6 +183,20 @@ impl Session {
         self.journal.begin();
         self.state.forget_changes();
         self.state.accept_torn();
+    }
+
+    /// Sets all state to zero: a new stream begins. A device that fails at it is gone on without.
+    ///
+    /// # Errors
+    /// A failed device that the session cannot or shall not go on without.
+    pub fn clear_state(&mut self) -> Result<(), RunError> {
+        loop {
+            self.forget_state();
+            match self.catch_up().and_then(|()| self.state_mut().clear()) {
+                Ok(()) => return Ok(()),
+                Err(error) => self.go_on_without(error)?,
+            }
+        }
     }
 
     /// Bytes of compute memory that the session holds.

@@ -14,7 +14,10 @@ use tensoryard_graph::Graph;
 use super::{Session, create_state};
 use crate::exec::{self, Flight, Input, State, StateStatus};
 use crate::plan::{DeviceSelector, Pins, assign};
-use crate::{DeviceError, Plan, PlanOptions, RunError, WeightError, Weights};
+use crate::{
+    DeviceError, MemoryError, Plan, PlanDevice, PlanError, PlanOptions, RunError, WeightError,
+    Weights,
+};
 
 /// Bytes of inputs that a journal keeps before it takes a checkpoint.
 const MAX_JOURNAL_BYTES: usize = 64 << 20;
@@ -80,9 +83,16 @@ pub(super) struct Journal {
     changes: HashMap<String, Option<Vec<u8>>>,
     /// What took memory of weights and state away that is not there again yet.
     lacks_memory: Option<RunError>,
+    /// Kinds of memory that went with their devices.
+    lost_kinds: Vec<String>,
 }
 
 impl Journal {
+    /// Whether the memory that a device computes in is lost.
+    fn has_lost(&self, device: &PlanDevice) -> bool {
+        self.lost_kinds.iter().any(|lost| lost == device.buffer_type.name())
+    }
+
     /// A journal, which is kept only where a device can fail and leave another one.
     pub fn new(may_replan: bool, devices: usize) -> Self {
         Self { is_kept: may_replan && devices > 1, ..Self::default() }
@@ -119,6 +129,17 @@ impl Journal {
         }
         failures
     }
+}
+
+/// Whether what lay in the memory of the failed device is gone, and not only full.
+fn means_lost_memory(error: &RunError) -> bool {
+    matches!(
+        error,
+        RunError::Device(
+            DeviceError::Lost { .. } | DeviceError::Memory { error: MemoryError::Lost { .. }, .. }
+        ) | RunError::Memory(MemoryError::Lost { .. })
+            | RunError::Plan(PlanError::Device(DeviceError::Lost { .. }))
+    )
 }
 
 /// Options without what they say of the device at `index`; those behind it move up.
@@ -223,11 +244,14 @@ impl Session {
     /// that only the caller can write again.
     pub(super) fn go_on_without(&mut self, error: RunError) -> Result<(), RunError> {
         let Some(index) = self.position_of_failed(&error) else { return Err(error) };
-        let failed = self.devices.remove(index);
-        drop(self.backends.remove(index));
-        let device = failed.device.info().name.clone();
-        tracing::warn!(device, %error, "a device failed; going on without it");
-        without_device(&mut self.options.plan, index, &device);
+        let device = self.give_up(index, &error);
+        // Who computes in the memory of another device has lost it, too.
+        while let Some(index) = self.devices.iter().position(|other| self.journal.has_lost(other)) {
+            if self.devices.len() == 1 {
+                return Err(error);
+            }
+            self.give_up(index, &error);
+        }
         // Queues of the others may have waited for the one that failed.
         exec::make_ready(&mut self.backends);
         self.journal.flights.iter().for_each(|flight| _ = flight.wait());
@@ -242,6 +266,20 @@ impl Session {
         self.recoveries.push(Recovery { device, error: error.clone(), repeated_runs });
         self.restore_memory()?;
         if has_lost { Err(error) } else { Ok(()) }
+    }
+
+    /// Parts with a device and its own memory, and with what the options say of it.
+    fn give_up(&mut self, index: usize, error: &RunError) -> String {
+        let given_up = self.devices.remove(index);
+        drop(self.backends.remove(index));
+        let device = given_up.device.info().name.clone();
+        tracing::warn!(device, %error, "a device failed; going on without it");
+        without_device(&mut self.options.plan, index, &device);
+        if means_lost_memory(error) {
+            let own = given_up.device.buffer_types().iter().filter(|kind| !kind.is_host());
+            self.journal.lost_kinds.extend(own.map(|kind| kind.name().to_owned()));
+        }
+        device
     }
 
     /// Keeps what the caller wrote into state that is made anew. Returns whether some of it is
@@ -262,8 +300,11 @@ impl Session {
         self.keep_changes();
         let graphs: Vec<&Arc<Graph>> = self.graphs.iter().collect();
         let is_usable = self.weights.kinds().iter().all(|(kind, _)| {
-            self.devices.iter().any(|device| crate::plan::can_use(device, &**kind))
+            let is_lost = self.journal.lost_kinds.iter().any(|lost| lost == kind.name());
+            !is_lost && self.devices.iter().any(|device| crate::plan::can_use(device, &**kind))
         });
+        // The new state may need the memory of the old one.
+        self.state = State::default();
         if is_usable {
             let options = &self.options.plan;
             (self.state, _) = create_state(&graphs, &self.devices, &self.weights, options)?;

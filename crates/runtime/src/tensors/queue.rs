@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex};
 use super::data::{Source, Target};
 use super::error::Access;
 use super::{BufferKey, Strided, TensorDataError, TensorKey, Tensors};
-use crate::identity::Identity;
 use crate::shared::SharedMemory;
 use crate::submission::{Bindings, BoundRegion, Submission};
 use crate::{Backend, DeviceError, Event, Location, PendingRead, Region};
@@ -24,7 +23,6 @@ pub(super) fn bind(buffers: &[&Arc<SharedMemory>]) -> Arc<Bindings> {
         states: Vec::new(),
         chunks: buffers.iter().map(bound).collect(),
         splits: Vec::new(),
-        identity: Identity::default(),
     })
 }
 

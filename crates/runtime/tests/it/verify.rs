@@ -7,8 +7,10 @@ use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::{Scale, UnaryKind};
 use tensoryard_graph::{DType, Graph, GraphBuilder, Op, OpKind, TensorId};
 use tensoryard_runtime::plan::verify::{Violation, verify};
-use tensoryard_runtime::plan::{Located, OperationEntry, Slot, Value};
-use tensoryard_runtime::{Aliasing, Blueprint, PlanOptions, Region, StepOp};
+use tensoryard_runtime::plan::{ArrivalIndex, Located, OperationEntry, Slot, Value};
+use tensoryard_runtime::{
+    Aliasing, Blueprint, DeviceIndex, Plan, PlanError, PlanOptions, Region, StepOp,
+};
 
 use crate::support::{Bench, full, only, without};
 
@@ -402,4 +404,34 @@ fn rule_16_marks_that_are_not_so() {
     let source = damage.source("q", 0);
     (source.region, source.offset_bytes) = (dst.region, dst.offset_bytes + 32);
     damage.finds(wrong);
+}
+
+#[test]
+fn a_blueprint_that_contradicts_itself_is_not_compiled() {
+    let refused = |what: &str, damage: &dyn Fn(&mut Damage)| {
+        let graph = graph();
+        let bench = bench(&graph);
+        let mut damaged = Damage::new();
+        damage(&mut damaged);
+        let error = Plan::compile(damaged.plan, &bench.backends).unwrap_err();
+        assert!(matches!(error, PlanError::Blueprint(_)), "{what}: {error}");
+    };
+    refused("another graph", &|damage| {
+        let g = GraphBuilder::new("other");
+        g.input("x", DType::F32, [1]).scale(1.0, 0.0).output("y");
+        damage.plan.graph = Arc::new(g.finish().unwrap());
+    });
+    refused("an unknown arrival", &|damage| {
+        damage.plan.splits[0].arrivals.push(ArrivalIndex(700));
+    });
+    refused("an unknown device", &|damage| damage.plan.splits[0].device = DeviceIndex(9));
+    refused("steps beyond the last", &|damage| damage.plan.splits[0].steps.end = 9000);
+    refused("a state that is none", &|damage| {
+        let x = damage.id("x");
+        damage.plan.states.push(x);
+    });
+    refused("a chunk that is not there", &|damage| damage.plan.memory.chunks.truncate(1));
+    refused("a lost place", &|damage| {
+        damage.plan.places.results.pop();
+    });
 }

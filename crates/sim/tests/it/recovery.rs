@@ -8,9 +8,10 @@ use std::time::Duration;
 use tensoryard_graph::{DType, Graph, GraphBuilder};
 use tensoryard_runtime::plan::NamedPin;
 use tensoryard_runtime::{
-    Device, Input, RunError, Selected, Session, SessionOptions, StateStatus, Submitted, Weights,
+    Device, Input, PlanError, RunError, Selected, Session, SessionOptions, StateStatus, Submitted,
+    Weights,
 };
-use tensoryard_sim::{Faults, SimDevice, SimOptions};
+use tensoryard_sim::{Faults, Shares, SimDevice, SimOptions};
 
 use crate::support::{cpu, driver, floats};
 
@@ -324,4 +325,60 @@ fn a_reset_makes_queues_ready_that_were_stopped() {
     machine.session.reset();
     machine.session.state_mut().clear().unwrap();
     assert_eq!(machine.add(1.0).unwrap(), 2.0);
+}
+
+#[test]
+fn devices_that_share_the_memory_of_a_lost_one_are_given_up_with_it() {
+    for is_asynchronous in [false, true] {
+        let driver = driver();
+        let a =
+            driver.device(SimOptions { asynchronous: is_asynchronous, ..SimOptions::named("A") });
+        let a = a.unwrap();
+        let shares = Shares::Device("A".to_owned());
+        let asynchronous = is_asynchronous;
+        let b =
+            driver.device(SimOptions { asynchronous, shares, ..SimOptions::named("B") }).unwrap();
+        let devices: [Arc<dyn Device>; 3] = [a.clone(), b, cpu()];
+        let mut options = SessionOptions::default();
+        for (pattern, device) in [("product", "A"), ("next", "B"), ("sum", "A")] {
+            options.plan.named_pins.add(NamedPin::new(pattern, device));
+        }
+        let graph = adding();
+        let devices = devices.map(Selected::new);
+        let mut session = Session::open(&devices, Arc::default(), &[&graph], options).unwrap();
+        let add = |session: &mut Session, x: f32| {
+            session.run(&graph, &[Input::f32("x", &[x; 4])]).unwrap().f32("y").unwrap()[0]
+        };
+        assert_eq!(add(&mut session, 1.0), 2.0);
+        a.lose("unplugged");
+        assert_eq!(add(&mut session, 2.0), 6.0);
+        let left: Vec<&str> =
+            session.devices().iter().map(|device| device.device.info().name.as_str()).collect();
+        assert_eq!(left, ["CPU"]);
+        assert_eq!(add(&mut session, 3.0), 12.0);
+    }
+}
+
+#[test]
+fn a_stream_may_begin_on_a_device_that_is_lost() {
+    let mut machine = machine(&asynchronous(true), "A");
+    assert_eq!(machine.add(1.0).unwrap(), 2.0);
+    machine.a.lose("unplugged");
+    machine.session.clear_state().unwrap();
+    assert_eq!(machine.names(), ["A"]);
+    assert_eq!(machine.add(2.0).unwrap(), 4.0);
+}
+
+#[test]
+fn devices_of_one_name_are_refused() {
+    let [first, second] = [driver(), driver()];
+    let devices: [Arc<dyn Device>; 2] = [
+        first.device(SimOptions::named("A")).unwrap(),
+        second.device(SimOptions::named("a")).unwrap(),
+    ];
+    let graph = adding();
+    let options = SessionOptions::default();
+    let error = Session::open(&devices.map(Selected::new), Arc::default(), &[&graph], options);
+    let error = error.unwrap_err();
+    assert!(matches!(&error, RunError::Plan(PlanError::DuplicateDevice(name)) if name == "a"));
 }

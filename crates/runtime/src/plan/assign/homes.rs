@@ -18,6 +18,8 @@ use crate::{BufferType, Device, PlanError, same_buffer_type};
 pub struct Home {
     /// The device.
     pub device: DeviceIndex,
+    /// Name of the device.
+    pub device_name: Arc<str>,
     /// The kind of memory.
     pub buffer_type: Arc<dyn BufferType>,
     /// Type, shape and strides.
@@ -61,7 +63,7 @@ impl Assignment {
         let mut assignment = Self::default();
         for leaf in collect(graphs)? {
             let kind = kind_on(&leaf, device, &device.buffer_types()[0]);
-            assignment.settle(&leaf, DeviceIndex(0), kind);
+            assignment.settle(&leaf, DeviceIndex(0), &device.info().name, kind);
         }
         Ok(assignment)
     }
@@ -80,10 +82,12 @@ impl Assignment {
         &mut self,
         leaf: &Leaf,
         device: DeviceIndex,
+        device_name: &str,
         buffer_type: Arc<dyn BufferType>,
     ) {
         let bytes = padded_bytes(&*buffer_type, &leaf.layout);
-        let home = Home { device, buffer_type, layout: leaf.layout, bytes };
+        let (device_name, layout) = (Arc::from(device_name), leaf.layout);
+        let home = Home { device, device_name, buffer_type, layout, bytes };
         match leaf.kind {
             LeafKind::Weight => self.weights.insert(&leaf.name, home),
             LeafKind::State => self.states.insert(&leaf.name, home),

@@ -99,6 +99,11 @@ impl Placement {
         Self { devices: TensorMap::filled(None, graph.len()) }
     }
 
+    /// Number of tensors of the graph that it is for.
+    pub(crate) fn len(&self) -> usize {
+        self.devices.len()
+    }
+
     /// Places a tensor.
     pub fn set(&mut self, id: TensorId, device: DeviceIndex, reason: Reason) {
         self.devices[id] = Some((device, reason));
