@@ -3,6 +3,7 @@
 //! * [`oracle`]: what every op means; [`mod@interpret`]: whole graphs by it, without planning.
 //! * [`cases`]: named cases with awkward inputs; [`suite`]: runs them on a device.
 //! * [`mod@reference`]: devices that compute by the oracle, in memory of their own.
+//! * [`graphs`]: graphs made in place.
 //! * [`greedy`]: the placement that planning is measured against.
 //! * [`random_graph`]: seeded graphs over all ops; [`fuzz`]: runs them on any devices.
 //!
@@ -14,6 +15,7 @@ pub mod compare;
 pub mod data;
 pub mod expect;
 pub mod fuzz;
+pub mod graphs;
 pub mod greedy;
 pub mod interpret;
 pub mod oracle;

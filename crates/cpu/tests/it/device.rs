@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Barrier};
 
+use tensoryard_conformance::graphs::build;
 use tensoryard_cpu::{CpuDevice, Isa};
-use tensoryard_graph::{DType, Graph, GraphBuilder, Layout, Shape};
+use tensoryard_graph::{DType, Graph, Layout, Shape};
 use tensoryard_runtime::{
     BackendOptions, DeviceError, Input, PlanError, RunError, Selected, Session, SessionOptions,
     SharedBytes, WeightSource, Weights,
@@ -27,12 +28,6 @@ impl WeightSource for Ramp {
     }
 }
 
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("device");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
-
 fn selected(device: &Arc<CpuDevice>, threads: usize) -> Selected {
     let options = BackendOptions { threads };
     Selected { device: Arc::clone(device) as _, options }
@@ -52,11 +47,11 @@ fn session(threads: usize, graphs: &[&Arc<Graph>]) -> Session {
 fn a_part_of_a_packed_weight_is_refused_when_planning() {
     let layout = Layout::contiguous(DType::F32, Shape::new(&[4, 64]).unwrap()).unwrap();
     let source = Ramp(HashMap::from([("w", layout)]));
-    let whole = build(|g| {
+    let whole = build("device", |g| {
         let x = g.input("x", DType::F32, [4, 1]);
         g.weight("w", DType::F32, [4, 64]).mul_mat(x).output("y");
     });
-    let part = build(|g| {
+    let part = build("device", |g| {
         let x = g.input("x", DType::F32, [4, 1]);
         g.weight("w", DType::F32, [4, 64]).slice(1, 16, 16).mul_mat(x).output("y");
     });
@@ -79,7 +74,7 @@ fn a_part_of_a_packed_weight_is_refused_when_planning() {
 #[test]
 fn an_abort_from_another_thread_stops_inside_a_program() {
     // Far more work than a machine does before the signal comes.
-    let graph = build(|g| {
+    let graph = build("device", |g| {
         let mut x = g.input("x", DType::F32, [1024, 1024]);
         let w = g.input("w", DType::F32, [1024, 1024]);
         for _ in 0..2000 {
@@ -105,7 +100,7 @@ fn an_abort_from_another_thread_stops_inside_a_program() {
         assert!(result.unwrap_err().is_cancelled());
         // The session works again once the signal is taken back.
         session.abort_signal().reset();
-        let small = build(|g| {
+        let small = build("device", |g| {
             g.input("x", DType::F32, [2]).scale(2.0, 0.0).output("y");
         });
         let outputs = session.run(&small, &[Input::f32("x", &[1.0, 2.0])]).unwrap();
@@ -115,7 +110,7 @@ fn an_abort_from_another_thread_stops_inside_a_program() {
 
 #[test]
 fn a_wrong_index_names_the_step_and_the_session_goes_on() {
-    let graph = build(|g| {
+    let graph = build("device", |g| {
         let table = g.input("table", DType::F32, [2, 3]);
         table.get_rows(g.input("ids", DType::I32, [2])).output("rows");
     });
@@ -138,7 +133,7 @@ fn a_wrong_index_names_the_step_and_the_session_goes_on() {
 
 #[test]
 fn sixteen_sessions_of_one_device_run_at_once() {
-    let graph = build(|g| {
+    let graph = build("device", |g| {
         let x = g.input("x", DType::F32, [256, 64]);
         g.input("w", DType::F32, [256, 256]).mul_mat(x).soft_max(1.0, None).output("y");
     });

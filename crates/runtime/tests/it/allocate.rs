@@ -2,19 +2,14 @@
 
 use std::sync::Arc;
 
+use tensoryard_conformance::graphs::build;
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, Tensor};
+use tensoryard_graph::{DType, Graph, Tensor};
 use tensoryard_runtime::plan::{Chunk, Slot};
 use tensoryard_runtime::{Input, Plan, PlanError, PlanOptions};
 
 use crate::support::{Bench, full};
-
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("memory");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
 
 fn neg(x: Tensor<'_>) -> Tensor<'_> {
     x.unary(UnaryKind::Neg)
@@ -39,7 +34,7 @@ const DIMS: [usize; 2] = [16, 16];
 #[test]
 fn a_chain_that_cannot_work_in_place_alternates() {
     // x, then y0 = x·x beside it; y1 takes x's place, y2 that of y0, and so on.
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let mut y = g.input("x", DType::F32, DIMS);
         for _ in 0..5 {
             y = y.mul_mat(y);
@@ -53,7 +48,7 @@ fn a_chain_that_cannot_work_in_place_alternates() {
 
 #[test]
 fn a_chain_that_can_work_in_place_does() {
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let mut y = g.input("x", DType::F32, DIMS);
         for _ in 0..5 {
             y = neg(y);
@@ -69,7 +64,7 @@ fn a_chain_that_can_work_in_place_does() {
 #[test]
 fn a_diamond_needs_three_places() {
     // x and both arms at once; the sum takes the first arm's place.
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let x = g.input("x", DType::F32, DIMS);
         let (p, q) = (neg(x).named("p"), x.scale(2.0, 0.0).named("q"));
         p.add(q).named("sum").output("sum");
@@ -82,7 +77,7 @@ fn a_diamond_needs_three_places() {
 
 #[test]
 fn sizes_are_rounded_to_the_alignment() {
-    let graph = build(|g| neg(g.input("x", DType::F32, [1])).output("y").pipe());
+    let graph = build("memory", |g| neg(g.input("x", DType::F32, [1])).output("y").pipe());
     // 4 bytes each, at multiples of 32.
     assert_eq!(peak(&plan_of(&graph)), 64);
     let padded = ReferenceOptions { padding: 40, ..full("A") };
@@ -99,7 +94,7 @@ impl Pipe for Tensor<'_> {
 
 #[test]
 fn outputs_and_inputs_keep_their_memory() {
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let x = g.input("x", DType::F32, DIMS);
         let p = neg(x).output("p");
         let q = neg(p).output("q");
@@ -119,14 +114,14 @@ fn outputs_and_inputs_keep_their_memory() {
 
 #[test]
 fn what_is_read_later_is_not_taken_over() {
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let p = neg(g.input("x", DType::F32, DIMS)).named("p");
         let q = neg(p).named("q");
         q.mul_mat(p).output("y");
     });
     assert!(matches!(slot(&plan_of(&graph), "q"), Slot::Fresh(_)));
     // Read later through a view.
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let p = neg(g.input("x", DType::F32, DIMS)).named("p");
         let q = neg(p).named("q");
         q.mul_mat(p.transpose().cont()).output("y");
@@ -136,7 +131,7 @@ fn what_is_read_later_is_not_taken_over() {
 
 #[test]
 fn another_layout_is_not_taken_over() {
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let p = neg(g.input("x", DType::F32, DIMS));
         neg(p.transpose()).named("q").output("q");
     });
@@ -145,7 +140,7 @@ fn another_layout_is_not_taken_over() {
 
 #[test]
 fn a_broadcast_second_source_is_not_taken_over() {
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let row = neg(g.input("row", DType::F32, [16])).named("row");
         let x = g.input("x", DType::F32, DIMS);
         x.add(row).named("sum").output("sum");
@@ -156,13 +151,13 @@ fn a_broadcast_second_source_is_not_taken_over() {
 #[test]
 fn memory_that_another_operand_reads_is_not_taken_over() {
     // The mask is the very memory that the result would take over from x.
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let x = neg(g.input("x", DType::F32, DIMS));
         x.soft_max(0.5, Some(x)).named("y").output("y");
     });
     assert!(matches!(slot(&plan_of(&graph), "y"), Slot::Fresh(_)));
     // A square product whose input is its residual, fused into one step.
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let x = neg(g.input("x", DType::F32, DIMS));
         let w = g.input("w", DType::F32, DIMS);
         w.mul_mat(x).add(x).named("y").output("y");
@@ -172,7 +167,7 @@ fn memory_that_another_operand_reads_is_not_taken_over() {
     assert_eq!(plan.splits[0].steps.len(), 2);
     assert!(matches!(slot(&plan, "y"), Slot::Fresh(_)));
     // Both sources one tensor: either may be overwritten element by element.
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let x = neg(g.input("x", DType::F32, DIMS));
         x.mul(x).named("y").output("y");
     });
@@ -181,7 +176,7 @@ fn memory_that_another_operand_reads_is_not_taken_over() {
 
 #[test]
 fn a_small_largest_buffer_makes_several_chunks() {
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let x = g.input("x", DType::F32, DIMS);
         let parts: Vec<_> = (0..5).map(|n| x.scale(n as f32, 0.0)).collect();
         let sum = parts.iter().skip(1).fold(parts[0], |sum, &part| sum.add(part));
@@ -198,7 +193,7 @@ fn a_small_largest_buffer_makes_several_chunks() {
 
 #[test]
 fn a_tensor_beyond_the_largest_buffer_is_an_error_with_the_numbers() {
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         neg(g.input("x", DType::F32, DIMS)).output("y");
     });
     let small = ReferenceOptions { max_size: 1000, ..full("A") };
@@ -212,7 +207,7 @@ fn a_tensor_beyond_the_largest_buffer_is_an_error_with_the_numbers() {
 fn the_peak_is_stable_when_graphs_grow_and_shrink() {
     let graphs: Vec<_> = [16, 64, 4, 64, 16]
         .map(|rows| {
-            build(|g| {
+            build("memory", |g| {
                 neg(g.input("x", DType::F32, [16, rows])).output("y");
             })
         })
@@ -230,7 +225,7 @@ fn the_peak_is_stable_when_graphs_grow_and_shrink() {
 
 #[test]
 fn tensors_without_elements_take_no_memory() {
-    let graph = build(|g| {
+    let graph = build("memory", |g| {
         let x = g.input("x", DType::F32, [4, 0]);
         neg(x).add(x).output("y");
     });

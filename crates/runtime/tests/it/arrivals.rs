@@ -3,18 +3,13 @@
 use std::sync::Arc;
 
 use tensoryard_conformance::data::{MemoryWeights, encode};
+use tensoryard_conformance::graphs::build;
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind, Tensor};
+use tensoryard_graph::{DType, Graph, OpKind, Tensor};
 use tensoryard_runtime::{Input, Plan, PlanOptions};
 
 use crate::support::{Bench, only, without};
-
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("arrivals");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
 
 /// Runs only on B.
 fn b(x: Tensor<'_>) -> Tensor<'_> {
@@ -62,7 +57,7 @@ fn run(graph: &Arc<Graph>, devices: Vec<ReferenceOptions>) -> (Bench, Plan) {
 
 #[test]
 fn a_view_inside_another_is_no_second_copy() {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let x = a(g.input("x", DType::F32, [4, 8]));
         b(x.slice(1, 1, 2).named("inner")).output("p");
         b(x.slice(1, 0, 4).named("outer")).output("q");
@@ -79,7 +74,7 @@ fn a_view_inside_another_is_no_second_copy() {
 
 #[test]
 fn distant_views_are_copied_without_what_lies_between() {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let x = a(g.input("x", DType::F32, [4, 8]));
         b(x.slice(1, 0, 1).named("first")).output("p");
         b(x.slice(1, 7, 1).named("last")).output("q");
@@ -94,7 +89,7 @@ fn distant_views_are_copied_without_what_lies_between() {
 #[test]
 fn overlapping_views_are_one_copy_of_the_whole_where_that_is_less() {
     let make = |first: usize, second: usize| {
-        build(|g| {
+        build("arrivals", |g| {
             let x = a(g.input("x", DType::F32, [4, 8])).named("whole");
             b(x.slice(1, 0, first).named("head")).output("p");
             b(x.slice(1, 8 - second, second).named("tail")).output("q");
@@ -111,7 +106,7 @@ fn overlapping_views_are_one_copy_of_the_whole_where_that_is_less() {
     assert_eq!(bench.output(&plan, "q"), negated_rows(4..8));
     // The whole does not fit into a buffer of B, so the parts are copied.
     let small = ReferenceOptions { max_size: 96, ..only("B", &[OpKind::Unary]) };
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let s = g.state("s", DType::F32, [4, 8]);
         b(s.slice(1, 0, 6)).output("p");
         b(s.slice(1, 2, 6)).output("q");
@@ -122,7 +117,7 @@ fn overlapping_views_are_one_copy_of_the_whole_where_that_is_less() {
 
 #[test]
 fn a_turned_view_reads_the_copy_of_its_base() {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let x = a(g.input("x", DType::F32, [4, 8])).named("base");
         b(x).output("p");
         b(x.transpose()).output("q");
@@ -136,7 +131,7 @@ fn a_turned_view_reads_the_copy_of_its_base() {
 #[test]
 fn of_an_input_only_the_rows_that_are_read_are_copied() {
     // The input is on B, the last device; A reads one row of it.
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let x = g.input("x", DType::F32, [4, 8]);
         a(x.slice(1, 5, 1).named("row")).output("y");
         _ = g.input("unread", DType::F32, [4, 8]);
@@ -150,7 +145,7 @@ fn of_an_input_only_the_rows_that_are_read_are_copied() {
 
 #[test]
 fn devices_that_share_memory_share_the_copy() {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let x = a(g.input("x", DType::F32, [4, 8])).named("made");
         b(x).output("p");
         x.soft_max(1.0, None).output("q");
@@ -173,7 +168,7 @@ fn devices_that_share_memory_share_the_copy() {
 
 #[test]
 fn views_of_a_later_version_are_copied_as_it_is_then() {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let s = g.state("s", DType::F32, [4, 8]);
         b(s.slice(1, 0, 5)).output("before");
         let row = a(g.input("x", DType::F32, [4, 8])).slice(1, 7, 1);
@@ -195,7 +190,7 @@ fn views_of_a_later_version_are_copied_as_it_is_then() {
 
 #[test]
 fn the_whole_of_a_later_version_is_one_copy_for_overlapping_views() {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let s = g.state("s", DType::F32, [4, 8]);
         let written = a(g.input("x", DType::F32, [4, 8])).copy_into(s);
         b(written.slice(1, 0, 6)).output("p");
@@ -211,7 +206,7 @@ fn the_whole_of_a_later_version_is_one_copy_for_overlapping_views() {
 #[test]
 fn an_arrival_takes_memory_only_until_its_last_reader() {
     // B copies one result of A after another; each is read once.
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let mut x = g.input("x", DType::F32, [4, 8]);
         for _ in 0..20 {
             x = b(a(x));
@@ -228,7 +223,7 @@ fn an_arrival_takes_memory_only_until_its_last_reader() {
 
 #[test]
 fn inputs_and_their_copies_keep_their_memory() {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let x = a(g.input("x", DType::F32, [4, 8]));
         let y = b(x);
         a(a(y)).output("y");
@@ -251,7 +246,7 @@ fn inputs_and_their_copies_keep_their_memory() {
 
 /// Forty weights on A for products that only B computes.
 fn streamed() -> (Arc<Graph>, MemoryWeights) {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let mut x = g.input("x", DType::F32, [8, 1]);
         for n in 0..40 {
             x = g.weight(format!("w{n}"), DType::F32, [8, 8]).mul_mat(x).unary(UnaryKind::Tanh);
@@ -287,7 +282,7 @@ fn streamed_weights_share_memory() {
 
 #[test]
 fn a_weight_that_is_copied_already_does_not_cut() {
-    let graph = build(|g| {
+    let graph = build("arrivals", |g| {
         let x = g.input("x", DType::F32, [8, 1]);
         let (v, w) = (g.weight("v", DType::F32, [8, 8]), g.weight("w", DType::F32, [8, 8]));
         let y = w.mul_mat(v.mul_mat(x));

@@ -1,24 +1,17 @@
 //! Small graphs that broke other systems.
 
-use std::sync::Arc;
-
 use tensoryard_conformance::data::{MemoryWeights, encode};
+use tensoryard_conformance::graphs::build;
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind};
+use tensoryard_graph::{DType, OpKind};
 use tensoryard_runtime::{Input, PlanOptions, RunError};
 
 use crate::support::{Bench, full, only, without};
 
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("case");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
-
 #[test]
 fn a_graph_of_zero_nodes() {
-    let graph = build(|_| {});
+    let graph = build("case", |_| {});
     let mut bench = Bench::new(&graph, vec![full("A")]);
     let plan = bench.plan(&graph);
     assert!(plan.splits.is_empty());
@@ -27,7 +20,7 @@ fn a_graph_of_zero_nodes() {
 
 #[test]
 fn a_graph_of_views_only() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         g.input("x", DType::F32, [2, 3]).transpose().output("y");
     });
     let mut bench = Bench::new(&graph, vec![full("A"), full("B")]);
@@ -40,7 +33,7 @@ fn a_graph_of_views_only() {
 
 #[test]
 fn leaves_of_every_kind_as_outputs() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         g.input("x", DType::F32, [2]).output("a");
         g.weight("w", DType::F32, [2]).output("b");
         g.state("s", DType::F32, [2]).output("c");
@@ -59,7 +52,7 @@ fn leaves_of_every_kind_as_outputs() {
 
 #[test]
 fn one_tensor_as_both_sources_on_another_device() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let x = g.input("x", DType::F32, [2]).scale(1.0, 0.0);
         x.mul(x).output("y");
     });
@@ -73,7 +66,7 @@ fn one_tensor_as_both_sources_on_another_device() {
 
 #[test]
 fn a_state_write_that_nothing_reads_happens() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let x = g.input("x", DType::F32, [2, 1]);
         _ = g.state("s", DType::F32, [2, 3]).set_rows(x, g.input("ids", DType::I32, [1]));
     });
@@ -85,7 +78,7 @@ fn a_state_write_that_nothing_reads_happens() {
 
 #[test]
 fn a_cache_that_is_permuted_in_place() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let cache = g.state("s", DType::F32, [2, 3]);
         _ = cache.get_rows(g.input("ids", DType::I32, [3])).copy_into(cache);
     });
@@ -100,7 +93,7 @@ fn a_cache_that_is_permuted_in_place() {
 #[test]
 fn rows_written_through_a_view_of_a_base_on_another_device() {
     // B lacks what makes the values; the base lies on B.
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let values = g.input("x", DType::F32, [2, 2]).scale(0.0, 9.0);
         let base = g.state("s", DType::F32, [2, 6]);
         _ = base.slice(1, 3, 3).set_rows(values, g.input("ids", DType::I32, [2]));
@@ -118,7 +111,7 @@ fn rows_written_through_a_view_of_a_base_on_another_device() {
 
 #[test]
 fn a_cache_on_one_device_is_read_by_an_op_of_another() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         g.state("s", DType::F32, [2]).unary(UnaryKind::Neg).output("y");
     });
     let devices = [without("A", &[OpKind::Unary]).build(), full("B").build()];
@@ -132,7 +125,7 @@ fn a_cache_on_one_device_is_read_by_an_op_of_another() {
 
 #[test]
 fn a_copy_into_a_row_is_seen_by_the_reader_of_the_new_version() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let base = g.input("x", DType::F32, [2, 2]).scale(1.0, 0.0);
         let row = g.input("row", DType::F32, [2]).copy_into(base.slice(1, 0, 1).reshape([2]));
         row.view([2, 2], [4, 8, 16, 16], 0).scale(1.0, 0.0).output("y");
@@ -146,7 +139,7 @@ fn a_copy_into_a_row_is_seen_by_the_reader_of_the_new_version() {
 
 #[test]
 fn forty_weights_are_streamed_to_a_device_with_room_for_three() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let mut x = g.input("x", DType::F32, [8, 1]);
         for n in 0..40 {
             x = g.weight(format!("w{n}"), DType::F32, [8, 8]).mul_mat(x).unary(UnaryKind::Tanh);
@@ -169,7 +162,7 @@ fn forty_weights_are_streamed_to_a_device_with_room_for_three() {
 
 #[test]
 fn a_plan_does_not_run_with_memory_that_it_was_not_made_for() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         g.state("s", DType::F32, [2]).unary(UnaryKind::Neg).output("y");
     });
     let devices = [full("A").build(), full("B").build()];
@@ -185,7 +178,7 @@ fn a_plan_does_not_run_with_memory_that_it_was_not_made_for() {
 
 #[test]
 fn one_plan_serves_two_states() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let s = g.state("s", DType::F32, [2]);
         _ = s.scale(1.0, 1.0).copy_into(s);
     });

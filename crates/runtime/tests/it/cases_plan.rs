@@ -1,25 +1,18 @@
 //! Small graphs that broke the planning of other systems.
 
-use std::sync::Arc;
-
 use tensoryard_conformance::data::{MemoryWeights, encode};
+use tensoryard_conformance::graphs::build;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind};
+use tensoryard_graph::{DType, OpKind};
 use tensoryard_runtime::plan::{Pin, Reason, Slot};
 use tensoryard_runtime::{DeviceIndex, Input, PlanOptions};
 
 use crate::policy::{find, weights_of};
 use crate::support::{Bench, full, without};
 
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("case");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
-
 #[test]
 fn planning_again_gives_the_same_plan_and_leaves_the_graph_alone() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let x = g.input("x", DType::F32, [4, 4]);
         let y = g.state("s", DType::F32, [4, 4]).mul_mat(x);
         y.unary(UnaryKind::Neg).add(x).output("y");
@@ -42,7 +35,7 @@ fn planning_again_gives_the_same_plan_and_leaves_the_graph_alone() {
 
 #[test]
 fn a_pin_holds_whenever_the_graph_is_planned() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let x = g.input("x", DType::F32, [4]).scale(1.0, 0.0);
         x.unary(UnaryKind::Neg).named("pinned").scale(2.0, 0.0).output("y");
     });
@@ -62,7 +55,7 @@ fn a_pin_holds_whenever_the_graph_is_planned() {
 
 #[test]
 fn attention_stays_on_the_fast_device_although_its_mask_is_elsewhere() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let q = g.input("q", DType::F32, [4, 2, 1]);
         let w = g.weight("w", DType::F32, [4, 4]);
         let k = w.mul_mat(q).named("k");
@@ -83,7 +76,7 @@ fn attention_stays_on_the_fast_device_although_its_mask_is_elsewhere() {
 #[test]
 fn two_graphs_share_a_state_while_their_plans_take_turns() {
     let make = |factor: f32| {
-        build(|g| {
+        build("case", |g| {
             let s = g.state("s", DType::F32, [2]);
             let new = s.scale(factor, 1.0).copy_into(s);
             new.unary(UnaryKind::Abs).output("y");
@@ -108,7 +101,7 @@ fn two_graphs_share_a_state_while_their_plans_take_turns() {
 
 #[test]
 fn inputs_that_nothing_reads_are_legal_and_take_no_memory() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         _ = g.input("unread", DType::F32, [1 << 20]);
         g.input("x", DType::F32, [4]).scale(1.0, 1.0).output("y");
     });
@@ -123,7 +116,7 @@ fn inputs_that_nothing_reads_are_legal_and_take_no_memory() {
 
 #[test]
 fn weights_state_and_inputs_are_never_taken_over() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         g.weight("w", DType::F32, [4]).scale(2.0, 0.0).output("p");
         g.state("s", DType::F32, [4]).scale(2.0, 0.0).output("q");
         g.input("x", DType::F32, [4]).scale(2.0, 0.0).output("r");
@@ -145,7 +138,7 @@ fn weights_state_and_inputs_are_never_taken_over() {
 
 #[test]
 fn a_source_listed_twice_is_copied_and_freed_once() {
-    let graph = build(|g| {
+    let graph = build("case", |g| {
         let x = g.input("x", DType::F32, [4, 4]).scale(1.0, 0.0);
         let y = x.unary(UnaryKind::Neg);
         y.mul_mat(y).add(y).output("y");

@@ -1,24 +1,17 @@
 //! No fixed limits: many devices, many splits, many arrivals in one split.
 
-use std::sync::Arc;
-
+use tensoryard_conformance::graphs::build;
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind};
+use tensoryard_graph::{DType, OpKind};
 use tensoryard_runtime::plan::Pin;
 use tensoryard_runtime::{DeviceIndex, Input, PlanOptions};
 
 use crate::support::{Bench, full, only, without};
 
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("many");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
-
 #[test]
 fn twenty_devices() {
-    let graph = build(|g| {
+    let graph = build("many", |g| {
         let mut x = g.input("x", DType::F32, [4]);
         for _ in 0..200 {
             x = x.scale(1.0, 1.0);
@@ -39,7 +32,7 @@ fn twenty_devices() {
 
 #[test]
 fn five_thousand_splits() {
-    let graph = build(|g| {
+    let graph = build("many", |g| {
         let mut x = g.input("x", DType::F32, [4]);
         for node in 0..5000 {
             x = if node % 2 == 0 { x.scale(1.0, 1.0) } else { x.unary(UnaryKind::Abs) };
@@ -57,7 +50,7 @@ fn five_thousand_splits() {
 
 #[test]
 fn five_hundred_arrivals_in_one_split() {
-    let graph = build(|g| {
+    let graph = build("many", |g| {
         let parts: Vec<_> =
             (0..500).map(|n| g.input(format!("x{n}"), DType::F32, [4]).scale(1.0, 1.0)).collect();
         let first = parts[0].unary(UnaryKind::Neg);

@@ -2,18 +2,13 @@
 
 use std::sync::Arc;
 
+use tensoryard_conformance::graphs::build;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind, TensorId};
+use tensoryard_graph::{DType, Graph, OpKind, TensorId};
 use tensoryard_runtime::plan::verify::{Violation, verify};
 use tensoryard_runtime::{Plan, PlanOptions};
 
 use crate::support::{Bench, full, only, without};
-
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("observed");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
 
 fn find(graph: &Graph, name: &str) -> TensorId {
     graph.ids().find(|&id| graph.tensor(id).name == name).unwrap()
@@ -38,7 +33,7 @@ fn behind(steps: usize, names: &[&str]) -> (usize, Vec<String>) {
 
 /// A product whose bias is part of its step, and what is made of it.
 fn linear() -> Arc<Graph> {
-    build(|g| {
+    build("observed", |g| {
         let x = g.input("x", DType::F32, [4, 4]);
         let w = g.input("w", DType::F32, [4, 4]);
         let bias = g.input("b", DType::F32, [4]);
@@ -74,13 +69,13 @@ fn a_view_is_observed_behind_the_last_node_before_it() {
 
 #[test]
 fn views_before_any_node_are_observed_in_a_split_without_steps() {
-    let graph = build(|g| {
+    let graph = build("observed", |g| {
         let x = g.input("x", DType::F32, [4, 2]);
         x.transpose().named("view").cont().output("y");
     });
     assert_eq!(shape(&plan(&graph, &["view", "x"])), [behind(0, &["view"]), behind(1, &[])]);
     // Without nodes there is one split, observed or not.
-    let graph = build(|g| {
+    let graph = build("observed", |g| {
         g.input("x", DType::F32, [4, 2]).transpose().output("view");
     });
     assert_eq!(shape(&plan(&graph, &[])), [behind(0, &[])]);
@@ -89,7 +84,7 @@ fn views_before_any_node_are_observed_in_a_split_without_steps() {
 
 #[test]
 fn what_nothing_reads_is_not_observed() {
-    let graph = build(|g| {
+    let graph = build("observed", |g| {
         let x = g.input("x", DType::F32, [4]);
         _ = x.unary(UnaryKind::Neg).named("dead");
         x.scale(1.0, 0.0).output("y");
@@ -100,7 +95,7 @@ fn what_nothing_reads_is_not_observed() {
 #[test]
 fn what_is_observed_is_not_overwritten_before_its_split_has_ended() {
     // The view is observed behind the node that would take its memory over.
-    let graph = build(|g| {
+    let graph = build("observed", |g| {
         let p = g.input("x", DType::F32, [4, 4]).unary(UnaryKind::Neg).named("p");
         let q = p.scale(2.0, 0.0).named("q");
         let view = p.transpose().named("view");

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use tensoryard_conformance::data::{MemoryWeights, encode};
+use tensoryard_conformance::graphs::build;
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind, Tensor};
+use tensoryard_graph::{DType, Graph, OpKind, Tensor};
 use tensoryard_runtime::plan::{Pin, Reason, Residence, Stage, placement_stages};
 use tensoryard_runtime::{DeviceIndex, Plan, PlanError, PlanOptions};
 
@@ -31,12 +32,6 @@ fn bench(graph: &Graph, devices: Vec<ReferenceOptions>, weights: usize, state: u
     Bench::open(&[graph], &devices, &weights_of(graph), weights, state).unwrap()
 }
 
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("placed");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
-
 fn relu(x: Tensor<'_>) -> Tensor<'_> {
     x.unary(UnaryKind::Relu)
 }
@@ -55,7 +50,7 @@ fn error(bench: &Bench, graph: &Arc<Graph>, pins: Vec<Pin>) -> String {
 
 /// relu, product with a weight, relu: the middle one is drawn by its weight.
 fn sandwich() -> Arc<Graph> {
-    build(|g| {
+    build("placed", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let before = relu(x).named("before");
         let product = g.weight("w", DType::F32, [4, 4]).mul_mat(before).named("product");
@@ -121,7 +116,7 @@ fn the_last_device_grows_only_into_what_is_left() {
     assert_eq!(placed(&plan, "after"), (B, Reason::GrownDown));
     assert_eq!(placed(&plan, "before"), (B, Reason::GrownUp));
     // Growth of device A is stopped by a node on the last device.
-    let graph = build(|g| {
+    let graph = build("placed", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let on_a = g.weight("wa", DType::F32, [4, 4]).mul_mat(x).named("on_a");
         let pinned = relu(on_a).named("pinned");
@@ -138,7 +133,7 @@ fn the_last_device_grows_only_into_what_is_left() {
 
 #[test]
 fn growth_passes_over_what_the_device_lacks() {
-    let graph = build(|g| {
+    let graph = build("placed", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let product = g.weight("w", DType::F32, [4, 4]).mul_mat(x).named("product");
         relu(product).named("lacking").scale(2.0, 0.0).named("behind").output("behind");
@@ -152,7 +147,7 @@ fn growth_passes_over_what_the_device_lacks() {
 
 #[test]
 fn an_open_op_goes_where_most_sources_can_be_read() {
-    let graph = build(|g| {
+    let graph = build("placed", |g| {
         relu(g.input("x", DType::F32, [4, 3])).named("y").output("y");
     });
     let plan = bench(&graph, vec![full("A"), full("B")], 0, 0).plan(&graph);
@@ -179,7 +174,7 @@ fn an_op_is_raised_to_a_device_that_shares_the_memory() {
 
 #[test]
 fn an_optional_operand_does_not_draw() {
-    let graph = build(|g| {
+    let graph = build("placed", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let mask = g.weight("mask", DType::F32, [4, 3]);
         x.soft_max(1.0, Some(mask)).named("y").output("y");
@@ -191,7 +186,7 @@ fn an_optional_operand_does_not_draw() {
 
 #[test]
 fn state_is_written_where_it_lies() {
-    let graph = build(|g| {
+    let graph = build("placed", |g| {
         let x = g.input("x", DType::F32, [4, 2]);
         let ids = g.input("ids", DType::I32, [2]);
         let written = g.state("cache", DType::F32, [4, 8]).set_rows(x, ids).named("written");
@@ -225,7 +220,7 @@ fn an_op_that_nobody_runs_is_refused_with_all_answers() {
 #[test]
 fn a_size_that_a_kernel_lacks_runs_elsewhere() {
     for (columns, device) in [(1024, A), (1025, B), (8448, B)] {
-        let graph = build(|g| {
+        let graph = build("placed", |g| {
             let x = g.input("x", DType::F32, [columns, 1]);
             x.soft_max(1.0, None).named("y").output("y");
         });
@@ -255,7 +250,7 @@ fn pins_hold_or_are_refused() {
     assert_eq!(text, r#""after" cannot be pinned to device 7: there is no such device"#);
     let text = error(&bench, &graph, vec![pin("w", 1)]);
     assert_eq!(text, r#""w" cannot be pinned to B: it lies in A memory"#);
-    let viewed = build(|g| {
+    let viewed = build("placed", |g| {
         relu(g.input("x", DType::F32, [4, 3])).transpose().named("view").output("view");
     });
     let bench = Bench::new(&viewed, vec![full("A")]);
@@ -280,7 +275,7 @@ fn devices_are_given_and_given_once() {
 
 #[test]
 fn dead_tensors_are_placed_nowhere() {
-    let graph = build(|g| {
+    let graph = build("placed", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         _ = relu(x).named("dead");
         _ = g.input("unread", DType::F32, [4]);
@@ -293,7 +288,7 @@ fn dead_tensors_are_placed_nowhere() {
 
 /// `x → result`, a write into the result, then a read of it.
 fn written_result() -> Arc<Graph> {
-    build(|g| {
+    build("placed", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let result = relu(x).named("result");
         let written = g.input("z", DType::F32, [4, 3]).copy_into(result).named("written");
@@ -318,7 +313,7 @@ fn a_result_lies_where_later_ops_can_write_it() {
 #[test]
 fn a_write_is_placed_after_what_it_writes_into() {
     // Growing upwards from the product meets the write before the result.
-    let graph = build(|g| {
+    let graph = build("placed", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let result = relu(x).named("result");
         let written = g.input("z", DType::F32, [4, 3]).copy_into(result).named("written");
@@ -332,7 +327,7 @@ fn a_write_is_placed_after_what_it_writes_into() {
 
 #[test]
 fn a_write_from_its_own_memory_needs_a_device_that_copies() {
-    let graph = build(|g| {
+    let graph = build("placed", |g| {
         let x = relu(g.input("x", DType::F32, [4, 4]));
         x.slice(1, 0, 2).copy_into(x.slice(1, 2, 2)).named("moved").output("moved");
     });

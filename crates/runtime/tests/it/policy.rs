@@ -16,9 +16,7 @@ pub const A: DeviceIndex = DeviceIndex(0);
 pub const B: DeviceIndex = DeviceIndex(1);
 
 pub fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("policy");
-    make(&g);
-    Arc::new(g.finish().unwrap())
+    tensoryard_conformance::graphs::build("policy", make)
 }
 
 pub fn weights_of(graph: &Graph) -> MemoryWeights {

@@ -2,18 +2,13 @@
 
 use std::sync::Arc;
 
+use tensoryard_conformance::graphs::build;
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind};
+use tensoryard_graph::{DType, Graph, OpKind};
 use tensoryard_runtime::{Plan, PlanOptions};
 
 use crate::support::{Bench, full, without};
-
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("select");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
 
 fn fused(graph: &Arc<Graph>, options: ReferenceOptions) -> Plan {
     let bench = Bench::new(graph, vec![options]);
@@ -28,7 +23,7 @@ fn steps(plan: &Plan) -> Vec<String> {
 
 /// Product, bias, function, residual.
 fn linear() -> Arc<Graph> {
-    build(|g| {
+    build("select", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let w = g.input("w", DType::F32, [4, 4]);
         let bias = g.input("b", DType::F32, [4]);
@@ -61,7 +56,7 @@ fn a_device_may_fuse_less() {
 
 #[test]
 fn a_norm_with_gain_and_bias_is_one_step() {
-    let graph = build(|g| {
+    let graph = build("select", |g| {
         let row = |name: &str| g.input(name, DType::F32, [4]);
         let x = g.input("x", DType::F32, [4, 3]);
         x.norm(1e-5).mul(row("w")).add(row("b")).output("y");
@@ -73,13 +68,13 @@ fn a_norm_with_gain_and_bias_is_one_step() {
 
 #[test]
 fn a_value_that_is_needed_elsewhere_stays() {
-    let graph = build(|g| {
+    let graph = build("select", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let w = g.input("w", DType::F32, [4, 4]);
         w.mul_mat(x).output("product").unary(UnaryKind::Relu).output("y");
     });
     assert_eq!(steps(&fused(&graph, full("A"))), ["mul_mat product", "unary y"]);
-    let graph = build(|g| {
+    let graph = build("select", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let product = g.input("w", DType::F32, [4, 4]).mul_mat(x).named("product");
         product.unary(UnaryKind::Relu).mul(product).output("y");
@@ -89,7 +84,7 @@ fn a_value_that_is_needed_elsewhere_stays() {
 
 #[test]
 fn two_products_do_not_share_the_sum_of_both() {
-    let graph = build(|g| {
+    let graph = build("select", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let product = |name: &str| g.input(name, DType::F32, [4, 4]).mul_mat(x);
         let (p, q) = (product("v").named("p"), product("w").named("q"));
@@ -97,7 +92,7 @@ fn two_products_do_not_share_the_sum_of_both() {
     });
     // One of the products takes the sum in; the other is a step before it.
     assert_eq!(steps(&fused(&graph, full("A"))), ["mul_mat q", "mul_mat+epilogue y"]);
-    let graph = build(|g| {
+    let graph = build("select", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let linear = |name: &str| {
             let bias = g.input(format!("{name}.b"), DType::F32, [4]);
@@ -112,7 +107,7 @@ fn two_products_do_not_share_the_sum_of_both() {
 #[test]
 fn a_write_between_keeps_an_operand_apart() {
     // The bias is a state that is rewritten between the product and what would be its end.
-    let graph = build(|g| {
+    let graph = build("select", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let bias = g.state("bias", DType::F32, [4]);
         let biased = g.input("w", DType::F32, [4, 4]).mul_mat(x).add(bias).named("biased");
@@ -125,7 +120,7 @@ fn a_write_between_keeps_an_operand_apart() {
         "mul_mat+epilogue biased",
         "a product may take the bias in before it is rewritten"
     );
-    let graph = build(|g| {
+    let graph = build("select", |g| {
         let x = g.input("x", DType::F32, [4, 3]);
         let bias = g.state("bias", DType::F32, [4]);
         let biased = g.input("w", DType::F32, [4, 4]).mul_mat(x).add(bias);

@@ -2,19 +2,14 @@
 
 use std::sync::Arc;
 
+use tensoryard_conformance::graphs::build;
 use tensoryard_conformance::reference::ReferenceOptions;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder};
+use tensoryard_graph::{DType, Graph};
 use tensoryard_runtime::{
     AbortSignal, BackendOptions, DeviceError, Input, PlanError, RunError, Selected, Session,
     SessionOptions, Weights,
 };
-
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("session");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
 
 fn open(graphs: &[&Arc<Graph>]) -> Session {
     let device = ReferenceOptions::new("A").build();
@@ -25,7 +20,7 @@ fn open(graphs: &[&Arc<Graph>]) -> Session {
 
 /// n0 = x + 1, n1 = n0 · 2, n2 = n1 · 3.
 fn chain() -> Arc<Graph> {
-    build(|g| {
+    build("session", |g| {
         let n0 = g.input("x", DType::F32, [2]).scale(1.0, 1.0).named("n0");
         let n1 = n0.scale(2.0, 0.0).named("n1");
         n1.scale(3.0, 0.0).output("n2");
@@ -36,7 +31,7 @@ fn chain() -> Arc<Graph> {
 fn equal_sizes_with_other_wiring_never_reuse_a_plan() {
     let first = chain();
     // Now both n1 and n2 are outputs, and n2 reads n0.
-    let second = build(|g| {
+    let second = build("session", |g| {
         let n0 = g.input("x", DType::F32, [2]).scale(1.0, 1.0).named("n0");
         n0.scale(2.0, 0.0).output("n1");
         n0.scale(3.0, 0.0).output("n2");
@@ -56,7 +51,7 @@ fn the_same_graph_built_again_has_the_same_plan() {
     let plan = session.plan(&first).unwrap();
     assert!(Arc::ptr_eq(&plan, &session.plan(&first).unwrap()));
     assert!(Arc::ptr_eq(&plan, &session.plan(&again).unwrap()));
-    let other = build(|g| {
+    let other = build("session", |g| {
         g.input("x", DType::F32, [2]).scale(1.0, 1.5).output("n2");
     });
     assert!(!Arc::ptr_eq(&plan, &session.plan(&other).unwrap()));
@@ -93,7 +88,7 @@ fn wrong_inputs_are_named() {
 
 #[test]
 fn only_outputs_can_be_read_and_only_as_their_type() {
-    let graph = build(|g| {
+    let graph = build("session", |g| {
         let x = g.input("x", DType::F32, [2]).named("x");
         let hidden = x.scale(2.0, 0.0).named("hidden");
         hidden.cast(DType::F16).output("half");
@@ -110,11 +105,11 @@ fn only_outputs_can_be_read_and_only_as_their_type() {
 
 #[test]
 fn state_persists_over_runs_and_graphs() {
-    let step = build(|g| {
+    let step = build("session", |g| {
         let sum = g.state("sum", DType::F32, [2]);
         _ = sum.add(g.input("x", DType::F32, [2])).copy_into(sum);
     });
-    let read = build(|g| {
+    let read = build("session", |g| {
         g.state("sum", DType::F32, [2]).scale(10.0, 0.0).output("y");
     });
     let mut session = open(&[&step, &read]);
@@ -131,7 +126,7 @@ fn state_persists_over_runs_and_graphs() {
 #[test]
 fn graphs_that_disagree_about_a_state_are_refused() {
     let graph = |n: usize| {
-        build(|g| {
+        build("session", |g| {
             g.state("s", DType::F32, [n]).scale(1.0, 0.0).output("y");
         })
     };
@@ -178,7 +173,7 @@ fn options_that_a_device_does_not_take_are_refused() {
 
 #[test]
 fn an_id_outside_its_table_stops_the_run() {
-    let graph = build(|g| {
+    let graph = build("session", |g| {
         let table = g.state("table", DType::F32, [2, 3]);
         table.get_rows(g.input("ids", DType::I32, [1])).unary(UnaryKind::Neg).output("y");
     });
@@ -195,7 +190,7 @@ fn an_id_outside_its_table_stops_the_run() {
 
 #[test]
 fn outputs_are_read_as_their_own_type() {
-    let graph = build(|g| {
+    let graph = build("session", |g| {
         let ids = g.input("ids", DType::I32, [3]);
         ids.reshape([1, 3]).permute([1, 0, 2, 3]).cont().output("ids");
         g.input("x", DType::F32, [2]).cast(DType::F16).output("half");
@@ -212,7 +207,7 @@ fn outputs_are_read_as_their_own_type() {
 
 #[test]
 fn the_whole_of_a_tensor_is_read_after_a_write_into_a_part() {
-    let graph = build(|g| {
+    let graph = build("session", |g| {
         let a = g.input("x", DType::F32, [2, 3]).scale(1.0, 0.0);
         let row = g.input("row", DType::F32, [2, 1]);
         let written = row.copy_into(a.slice(1, 1, 1));

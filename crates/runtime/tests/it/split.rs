@@ -1,18 +1,11 @@
 //! Where the graph is cut, and what is copied.
 
-use std::sync::Arc;
-
+use tensoryard_conformance::graphs::build;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind, Tensor};
+use tensoryard_graph::{DType, Graph, OpKind, Tensor};
 use tensoryard_runtime::{Input, Plan};
 
 use crate::support::{Bench, only, without};
-
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("split");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
 
 /// Runs only on B.
 fn b(x: Tensor<'_>) -> Tensor<'_> {
@@ -41,7 +34,7 @@ fn copied(plan: &Plan) -> Vec<Vec<String>> {
 
 #[test]
 fn the_graph_is_cut_where_the_device_changes() {
-    let graph = build(|g| {
+    let graph = build("split", |g| {
         let x = g.input("x", DType::F32, [4]);
         let y = a(a(x)).named("y");
         let z = b(b(y)).named("z");
@@ -57,7 +50,7 @@ fn the_graph_is_cut_where_the_device_changes() {
 
 #[test]
 fn one_copy_serves_all_splits_of_a_device() {
-    let graph = build(|g| {
+    let graph = build("split", |g| {
         let x = a(g.input("x", DType::F32, [4])).named("shared");
         let first = b(x);
         let second = a(first);
@@ -77,7 +70,7 @@ fn one_copy_serves_all_splits_of_a_device() {
 
 #[test]
 fn what_is_written_between_is_copied_again() {
-    let graph = build(|g| {
+    let graph = build("split", |g| {
         let state = g.state("s", DType::F32, [4]);
         let before = b(state).named("before").output("before");
         let after = a(before).copy_into(state).named("s1");
@@ -98,7 +91,7 @@ fn bytemuck_free(values: &[f32]) -> Vec<u8> {
 
 #[test]
 fn sixty_four_leaves_arrive_in_one_split() {
-    let graph = build(|g| {
+    let graph = build("split", |g| {
         let mut sum = b(g.state("s0", DType::F32, [4]));
         for n in 1..64 {
             sum = sum.add(g.state(format!("s{n}"), DType::F32, [4]));
@@ -119,7 +112,7 @@ fn sixty_four_leaves_arrive_in_one_split() {
 
 #[test]
 fn views_neither_start_nor_break_a_split() {
-    let graph = build(|g| {
+    let graph = build("split", |g| {
         let x = a(g.input("x", DType::F32, [4, 2]));
         let y = a(x.transpose().cont());
         a(y.reshape([8])).output("y");
@@ -131,7 +124,7 @@ fn views_neither_start_nor_break_a_split() {
 
 #[test]
 fn the_second_run_sees_the_second_inputs() {
-    let graph = build(|g| {
+    let graph = build("split", |g| {
         a(b(g.input("x", DType::F32, [2]))).output("y");
     });
     let mut bench = two(&graph);
@@ -144,7 +137,7 @@ fn the_second_run_sees_the_second_inputs() {
 
 #[test]
 fn devices_of_one_memory_copy_nothing_and_share_it() {
-    let graph = build(|g| {
+    let graph = build("split", |g| {
         a(b(a(g.input("x", DType::F32, [4])))).output("y");
     });
     let shared = |mut options: tensoryard_conformance::reference::ReferenceOptions| {

@@ -2,23 +2,18 @@
 
 use std::sync::Arc;
 
+use tensoryard_conformance::graphs::build;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, OpKind};
+use tensoryard_graph::{DType, Graph, OpKind};
 use tensoryard_runtime::plan::verify::{Violation, verify};
 use tensoryard_runtime::plan::{Chunk, Slot};
 use tensoryard_runtime::{Input, Plan, PlanOptions};
 
 use crate::support::{Bench, full, only, without};
 
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let g = GraphBuilder::new("staged");
-    make(&g);
-    Arc::new(g.finish().unwrap())
-}
-
 /// A chain that goes from A to B and back, with an output in between.
 fn graph() -> Arc<Graph> {
-    build(|g| {
+    build("staged", |g| {
         let x = g.input("x", DType::F32, [4, 8]);
         let y = x.scale(2.0, 0.0).scale(1.0, 1.0);
         let z = y.unary(UnaryKind::Neg).unary(UnaryKind::Abs).output("z");
@@ -59,7 +54,7 @@ fn staged_chunks_hold_inputs_arrivals_and_outputs_and_nothing_else() {
 
 #[test]
 fn results_in_place_do_not_cross_into_staged_memory() {
-    let graph = build(|g| {
+    let graph = build("staged", |g| {
         let x = g.input("x", DType::F32, [4, 8]);
         x.scale(2.0, 0.0).scale(1.0, 1.0).output("y");
     });

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tensoryard_conformance::data::MemoryWeights;
+use tensoryard_conformance::graphs::build;
 use tensoryard_graph::ops::UnaryKind;
-use tensoryard_graph::{DType, Graph, GraphBuilder, Layout, OpKind, Shape};
+use tensoryard_graph::{DType, Graph, Layout, OpKind, Shape};
 use tensoryard_runtime::plan::Pin;
 use tensoryard_runtime::{
     AbortSignal, Device, DeviceError, DeviceIndex, Input, PlanOptions, RunError, Selected, Session,
@@ -15,12 +16,6 @@ use tensoryard_runtime::{
 use tensoryard_sim::{Shares, SimOptions};
 
 use crate::support::{Bench, cpu, driver};
-
-fn build(make: impl FnOnce(&GraphBuilder)) -> Arc<Graph> {
-    let builder = GraphBuilder::new("test");
-    make(&builder);
-    Arc::new(builder.finish().unwrap())
-}
 
 fn pins(graph: &Graph, wanted: &[(&str, usize)]) -> PlanOptions {
     let pin = |&(name, device): &(&str, usize)| {
@@ -51,7 +46,7 @@ fn weights(entries: &[(&str, &[f32])]) -> MemoryWeights {
 
 #[test]
 fn inputs_rewritten_at_once_are_never_torn() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [512]);
         let far = x.scale(2.0, 0.0).named("far");
         far.scale(1.0, 1.0).named("y").output("y");
@@ -81,7 +76,7 @@ fn inputs_rewritten_at_once_are_never_torn() {
 
 #[test]
 fn runs_queued_behind_each_other_do_not_mix() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [64]);
         let sum = g.state("sum", DType::F32, [64]);
         let far = x.scale(3.0, 0.0).named("far");
@@ -109,7 +104,7 @@ fn runs_queued_behind_each_other_do_not_mix() {
 
 #[test]
 fn host_devices_that_share_memory_are_ordered_without_copies() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [128]);
         let late = x.scale(2.0, 0.0).named("late");
         let next = late.scale(1.0, 1.0).named("next");
@@ -133,7 +128,7 @@ fn host_devices_that_share_memory_are_ordered_without_copies() {
 
 #[test]
 fn a_forgotten_ticket_is_no_fault() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [32]);
         let w = g.weight("w", DType::F32, [32]);
         let kept = g.state("kept", DType::F32, [32]);
@@ -175,7 +170,7 @@ fn a_forgotten_ticket_is_no_fault() {
 
 #[test]
 fn a_second_run_sees_its_own_inputs() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [16]);
         let y = g.input("y", DType::F32, [16]);
         let far = x.mul(y).named("far");
@@ -194,7 +189,7 @@ fn a_second_run_sees_its_own_inputs() {
 
 #[test]
 fn sixty_four_leaves_on_one_device_are_added_on_another() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let leaves: Vec<_> = (0..64).map(|n| g.input(format!("x{n}"), DType::F32, [8])).collect();
         let mut sum = leaves[0];
         for &leaf in &leaves[1..] {
@@ -225,7 +220,7 @@ fn sixty_four_leaves_on_one_device_are_added_on_another() {
 #[test]
 fn rows_written_where_the_device_cannot_compute_them_change_the_base() {
     // B lacks the op that makes the rows and has the base that they are written to.
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let base = g.state("base", DType::F32, [4, 6]);
         let x = g.input("x", DType::F32, [4, 2]);
         let ids = g.input("ids", DType::I32, [2]);
@@ -252,7 +247,7 @@ fn rows_written_where_the_device_cannot_compute_them_change_the_base() {
 
 #[test]
 fn weights_in_host_memory_are_read_where_they_lie() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [8]);
         let w = g.weight("w", DType::F32, [8]);
         x.add(w).named("y").output("y");
@@ -272,7 +267,7 @@ fn weights_in_host_memory_are_read_where_they_lie() {
 
 #[test]
 fn packed_weights_of_the_host_are_read_where_they_lie() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [3, 1]);
         let w = g.weight("w", DType::F32, [3, 2]);
         w.mul_mat(x).named("y").output("y");
@@ -297,7 +292,7 @@ fn packed_weights_of_the_host_are_read_where_they_lie() {
 #[test]
 fn overlapping_runs_do_not_mix() {
     // A makes a part of y from x, B the rest; both work at once on different runs.
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [64]);
         let sum = g.state("sum", DType::F32, [64]);
         let far = x.unary(UnaryKind::Relu).scale(3.0, 0.0).named("far");
@@ -335,7 +330,7 @@ fn overlapping_runs_do_not_mix() {
 
 #[test]
 fn a_run_is_cancelled_while_it_waits_in_the_queue() {
-    let graph = build(|g| {
+    let graph = build("test", |g| {
         let x = g.input("x", DType::F32, [8]);
         let far = x.scale(2.0, 0.0).named("far");
         far.scale(2.0, 0.0).named("y").output("y");
