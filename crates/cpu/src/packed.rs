@@ -127,7 +127,9 @@ fn is_whole_rows(view: &Layout, base: &Layout, offset_bytes: usize) -> bool {
         && view.data_bytes().is_multiple_of(row_bytes)
 }
 
-impl Memory for PackedMemory {
+// SAFETY: it leads to no host memory; what is inside is its own.
+#[allow(unsafe_code, reason = "a promise of the trait")]
+unsafe impl Memory for PackedMemory {
     fn size(&self) -> usize {
         self.host.size()
     }

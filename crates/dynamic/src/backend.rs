@@ -81,7 +81,8 @@ fn device_error(device: &str, Failure { status, reason }: Failure) -> DeviceErro
     }
 }
 
-impl Backend for DynamicBackend {
+// SAFETY: the driver's queue is waited for before `submit` returns.
+unsafe impl Backend for DynamicBackend {
     fn name(&self) -> &str {
         &self.name
     }

@@ -242,7 +242,9 @@ fn for_each_run(
     Ok(())
 }
 
-impl Memory for DynamicMemory {
+// SAFETY: its host memory, where it has some, comes from the driver for it alone, by the rules
+// of the table.
+unsafe impl Memory for DynamicMemory {
     fn size(&self) -> usize {
         self.size
     }

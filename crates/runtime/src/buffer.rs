@@ -87,9 +87,15 @@ pub struct PlacedLayout {
 
 /// The memory behind one buffer.
 ///
+/// # Safety
+/// Devices read and write through the address of the host memory that [`Memory::host`] leads to.
+/// It must be this value's own: the same for as long as the value lives, and read or written by
+/// nobody else meanwhile, whatever they share with it.
+///
 /// It keeps what it needs of its device open for as long as it lives.
 #[doc(alias = "ggml_backend_buffer_i")]
-pub trait Memory: Send + Sync + fmt::Debug + Any {
+#[allow(unsafe_code, reason = "devices trust what implementations promise")]
+pub unsafe trait Memory: Send + Sync + fmt::Debug + Any {
     /// Size in bytes.
     fn size(&self) -> usize;
 

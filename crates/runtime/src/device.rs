@@ -247,9 +247,17 @@ pub struct Capabilities {
 }
 
 /// An opened, ordered queue of a device.
+///
+/// # Safety
+/// Queues that touch one memory are kept apart by what they say of themselves. Work that was
+/// submitted is over when its [`Submission`] is dropped; when [`Backend::submit`] returns, unless
+/// the queue is asynchronous; when an event that was recorded behind it is signalled; and when
+/// [`Backend::synchronize`] returns. Nothing that is submitted after [`Backend::wait`] begins
+/// before the event, unless `wait` is an error.
 #[doc(alias = "ggml_backend")]
 #[doc(alias = "ggml_backend_i")]
-pub trait Backend: Send {
+#[allow(unsafe_code, reason = "the executor trusts what implementations promise")]
+pub unsafe trait Backend: Send {
     /// Name of the device.
     #[doc(alias = "ggml_backend_name")]
     fn name(&self) -> &str;

@@ -105,7 +105,10 @@ pub(crate) fn check_bytes(layout: &Layout, given: usize) -> Result<(), MemoryErr
     Err(MemoryError::ByteCount { layout: *layout, needed, given })
 }
 
-impl Memory for HostMemory {
+// SAFETY: it is the host memory, allocated by it or owned by what it keeps; safe code writes it
+// under `&mut` only.
+#[allow(unsafe_code, reason = "a promise of the trait")]
+unsafe impl Memory for HostMemory {
     fn size(&self) -> usize {
         HostMemory::size(self)
     }

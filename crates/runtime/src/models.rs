@@ -46,7 +46,8 @@ impl Cell {
     }
 }
 
-impl Memory for Cell {
+// SAFETY: it has no host memory.
+unsafe impl Memory for Cell {
     fn size(&self) -> usize {
         8
     }

@@ -175,7 +175,8 @@ mod tests {
     #[derive(Debug)]
     struct Shell(HostMemory);
 
-    impl Memory for Shell {
+    // SAFETY: it has no host memory.
+    unsafe impl Memory for Shell {
         fn size(&self) -> usize {
             self.0.size()
         }

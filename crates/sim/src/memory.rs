@@ -58,7 +58,9 @@ pub(crate) unsafe fn write_in_queue(
     unsafe { host.write_tensor_shared(offset, layout, bytes) }
 }
 
-impl Memory for SimMemory {
+// SAFETY: it leads to no host memory; what is inside is its own, and the engine reveals it to
+// the host device alone.
+unsafe impl Memory for SimMemory {
     fn size(&self) -> usize {
         self.host.size()
     }
@@ -122,7 +124,8 @@ impl Memory for SimMemory {
 #[derive(Debug)]
 pub(crate) struct PinnedMemory(pub HostMemory);
 
-impl Memory for PinnedMemory {
+// SAFETY: its host memory was allocated for it and is given to nobody.
+unsafe impl Memory for PinnedMemory {
     fn size(&self) -> usize {
         self.0.size()
     }

@@ -55,7 +55,8 @@ impl Cell {
     }
 }
 
-impl Memory for Cell {
+// SAFETY: it has no host memory.
+unsafe impl Memory for Cell {
     fn size(&self) -> usize {
         8
     }
@@ -138,7 +139,8 @@ impl Program for Increase {
     }
 }
 
-impl Backend for HostQueue {
+// SAFETY: it works when it is asked to and drops the submission then.
+unsafe impl Backend for HostQueue {
     fn name(&self) -> &str {
         "host"
     }

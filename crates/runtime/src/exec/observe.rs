@@ -9,7 +9,7 @@ use tensoryard_graph::{DType, Graph, Layout, TensorId};
 
 use super::output::locate;
 use super::{State, Workspace};
-use crate::{Device, DeviceIndex, MemoryError, Plan, RunError, Weights};
+use crate::{Device, DeviceIndex, MemoryError, Plan, RunError, Weights, bytes_for};
 
 /// Is shown values while a graph runs.
 ///
@@ -68,7 +68,7 @@ impl Seen<'_> {
     /// # Errors
     /// Memory that cannot be read.
     pub fn bytes(&self) -> Result<Vec<u8>, RunError> {
-        let mut bytes = vec![0; self.layout().data_bytes()];
+        let mut bytes = bytes_for(self.layout().data_bytes())?;
         self.read(&mut bytes)?;
         Ok(bytes)
     }

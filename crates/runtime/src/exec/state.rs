@@ -12,7 +12,9 @@ use tensoryard_graph::{Graph, Layout, Origin};
 use super::ticket::Flight;
 use crate::identity::Identity;
 use crate::plan::Home;
-use crate::{Assignment, Buffer, Device, DeviceError, MemoryError, PlacedLayout, RunError, Usage};
+use crate::{
+    Assignment, Buffer, Device, DeviceError, MemoryError, PlacedLayout, RunError, Usage, bytes_for,
+};
 
 /// What became of a state tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -181,7 +183,7 @@ impl State {
             return Err(RunError::StateUnusable { name: name.to_owned(), status });
         }
         let tensor = self.tensor(name)?;
-        let mut bytes = vec![0; tensor.layout.data_bytes()];
+        let mut bytes = bytes_for(tensor.layout.data_bytes())?;
         let read = tensor.buffer.memory().read_tensor(0, &tensor.layout, &mut bytes);
         read.map_err(|error| memory_error(&tensor.device, error))?;
         Ok(bytes)

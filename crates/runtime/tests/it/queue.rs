@@ -120,7 +120,9 @@ impl DeviceMemory {
     }
 }
 
-impl Memory for DeviceMemory {
+// SAFETY: it has no host memory.
+#[allow(unsafe_code, reason = "a promise of the trait")]
+unsafe impl Memory for DeviceMemory {
     fn size(&self) -> usize {
         self.size.next_multiple_of(256)
     }
@@ -234,7 +236,9 @@ impl Drop for Queue {
     }
 }
 
-impl Backend for Queue {
+// SAFETY: work is done in order by one thread, which lets go of submissions behind it.
+#[allow(unsafe_code, reason = "a promise of the trait")]
+unsafe impl Backend for Queue {
     fn name(&self) -> &str {
         "queue"
     }
