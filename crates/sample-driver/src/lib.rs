@@ -2,7 +2,7 @@
 //!
 //! It computes sums, products, scaled tensors and matrix products of f32 by plain loops, and
 //! implements every function of `docs/tensoryard_driver.h`. It shares no code with the host.
-//! Nothing here may unwind into the host: every function runs inside of [`guard`].
+//! Nothing here may unwind into the host: every function runs inside of `guard`.
 #![allow(unsafe_code)]
 
 mod abi;
