@@ -25,7 +25,8 @@ use homes::kind_on;
 pub(super) use homes::resident;
 pub use homes::{Assignment, Home};
 
-/// How often compute memory is measured and the rest assigned anew.
+/// How often compute memory is measured and the rest assigned anew, before memories that are
+/// still exceeded are closed one by one.
 const MAX_ROUNDS: usize = 8;
 
 /// Assigns the weights and state tensors of all graphs to devices.
@@ -158,29 +159,72 @@ impl<'a> Assigner<'a> {
     /// Assigns as wished, as far as limits allow. Also tells how the graphs are run then, with
     /// ops placed by priority.
     pub fn settle(&self, wish: &Wish) -> Result<(Assignment, Vec<Blueprint>), PlanError> {
-        let mut reserved = vec![0usize; self.memories.empty().len()];
+        let settled = self.settle_in_rounds(wish);
+        let Err(error) = settled else { return settled };
+        if !self.limits.spill {
+            return Err(error);
+        }
+        // Whatever the order is, one device alone may do.
+        let count = self.devices.len();
+        let alone = |device: usize| self.settle_alone(DeviceIndex(device));
+        (0..count).rev().find_map(alone).ok_or(error)
+    }
+
+    /// Fills and measures until all fits. Ends: after the first rounds, each further one closes a
+    /// memory for good.
+    fn settle_in_rounds(&self, wish: &Wish) -> Result<(Assignment, Vec<Blueprint>), PlanError> {
+        let mut kept = Kept::nothing(self.memories.empty().len());
         let mut round = 0;
         loop {
             round += 1;
-            let mut assignment = self.fill(wish, &reserved)?;
-            let blueprints = self.draft_all(&assignment)?;
+            let mut assignment = self.fill(wish, &kept)?;
+            let blueprints = match self.draft_all(&assignment) {
+                Ok(blueprints) => blueprints,
+                Err(PlanError::TooLarge { tensor, bytes, buffer_type, max }) => {
+                    let narrow = self.memories.named(&buffer_type);
+                    let error = PlanError::TooLarge { tensor, bytes, buffer_type, max };
+                    match narrow.filter(|_| self.limits.spill) {
+                        Some(memory) if kept.close(memory, &error) => continue,
+                        Some(_) | None => return Err(error),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
             let uses = self.uses_of(&assignment, &blueprints);
-            let excess = refuse_excess(self.devices, &uses);
-            let grown = uses.iter().zip(&reserved).any(|(memory, &bytes)| memory.compute > bytes);
-            for (memory, bytes) in uses.iter().zip(&mut reserved) {
+            let Err(error) = refuse_excess(self.devices, &uses) else {
+                assignment.set_memory(uses);
+                return Ok((assignment, blueprints));
+            };
+            if !self.limits.spill {
+                return Err(error);
+            }
+            let grown =
+                uses.iter().zip(&kept.reserved).any(|(memory, &bytes)| memory.compute > bytes);
+            for (memory, bytes) in uses.iter().zip(&mut kept.reserved) {
                 *bytes = memory.compute.max(*bytes);
             }
-            match excess {
-                Ok(()) => {
-                    assignment.set_memory(uses);
-                    return Ok((assignment, blueprints));
-                }
-                Err(error) if round == MAX_ROUNDS || !grown || !self.limits.spill => {
+            if round >= MAX_ROUNDS || !grown {
+                let over = (0..uses.len()).filter(|&memory| uses[memory].over_by() > 0);
+                let open = over.filter(|&memory| kept.closed[memory].is_none());
+                let worst = open.max_by_key(|&memory| uses[memory].over_by());
+                if !worst.is_some_and(|memory| kept.close(memory, &error)) {
                     return Err(error);
                 }
-                Err(_) => {}
             }
         }
+    }
+
+    /// Everything that is free to choose in the memory of one device, if that can be run and fits.
+    fn settle_alone(&self, device: DeviceIndex) -> Option<(Assignment, Vec<Blueprint>)> {
+        let kept = Kept::nothing(self.memories.empty().len());
+        let mut wish = Wish::in_order(vec![device]);
+        wish.preferred = vec![Some(device); self.items.len()];
+        let mut assignment = self.fill(&wish, &kept).ok()?;
+        let blueprints = self.draft_all(&assignment).ok()?;
+        let uses = self.uses_of(&assignment, &blueprints);
+        refuse_excess(self.devices, &uses).ok()?;
+        assignment.set_memory(uses);
+        Some((assignment, blueprints))
     }
 
     /// How the graphs are run with an assignment, with ops placed by predicted time.
@@ -233,8 +277,8 @@ impl<'a> Assigner<'a> {
         uses
     }
 
-    /// Fills the devices as wished, leaving free what is reserved in each memory.
-    fn fill(&self, wish: &Wish, reserved: &[usize]) -> Result<Assignment, PlanError> {
+    /// Fills the devices as wished, as far as memories are not kept free.
+    fn fill(&self, wish: &Wish, kept: &Kept) -> Result<Assignment, PlanError> {
         let mut assignment = Assignment::within(self.limits.clone());
         let mut uses = self.memories.empty();
         let mut closed = vec![false; self.devices.len()];
@@ -250,7 +294,7 @@ impl<'a> Assigner<'a> {
                 continue;
             }
             let first = wish.preferred.get(number).copied().flatten();
-            let found = self.choose(item, (&wish.order, first), reserved, &uses, &mut closed)?;
+            let found = self.choose(item, (&wish.order, first), kept, &uses, &mut closed)?;
             self.occupy(&mut uses, item, found);
             *choice = Some(found);
         }
@@ -277,7 +321,7 @@ impl<'a> Assigner<'a> {
         &self,
         item: &Item,
         (order, first): (&[DeviceIndex], Option<DeviceIndex>),
-        reserved: &[usize],
+        kept: &Kept,
         uses: &[MemoryUse],
         closed: &mut [bool],
     ) -> Result<usize, PlanError> {
@@ -290,14 +334,18 @@ impl<'a> Assigner<'a> {
             (first != Some(choice.device), choice.ability)
         });
         if !self.limits.spill {
-            return preferred.first().copied().ok_or_else(|| self.no_room(item, reserved, uses));
+            return preferred.first().copied().ok_or_else(|| self.no_room(item, kept, uses));
         }
+        preferred.retain(|&at| {
+            let memory = self.memories.of(&*item.choices[at].kind);
+            memory.is_none_or(|memory| kept.closed[memory].is_none())
+        });
         for &at in &preferred {
             let Choice { device, kind, bytes, .. } = &item.choices[at];
             if closed[device.0] {
                 continue;
             }
-            let room = self.room(&**kind, reserved, uses);
+            let room = self.room(&**kind, kept, uses);
             if room.left.is_none_or(|left| *bytes <= left) {
                 return Ok(at);
             }
@@ -306,27 +354,30 @@ impl<'a> Assigner<'a> {
         }
         let fits = |at: &usize| {
             let Choice { kind, bytes, .. } = &item.choices[*at];
-            self.room(&**kind, reserved, uses).left.is_none_or(|left| *bytes <= left)
+            self.room(&**kind, kept, uses).left.is_none_or(|left| *bytes <= left)
         };
         let found = preferred.iter().copied().find(fits);
-        found.ok_or_else(|| self.no_room(item, reserved, uses))
+        found.ok_or_else(|| self.no_room(item, kept, uses))
     }
 
-    fn room(&self, kind: &dyn BufferType, reserved: &[usize], uses: &[MemoryUse]) -> Room {
+    fn room(&self, kind: &dyn BufferType, kept: &Kept, uses: &[MemoryUse]) -> Room {
         let Some(memory) = self.memories.of(kind) else { return Room { whole: None, left: None } };
-        let whole = uses[memory].limit.map(|limit| limit.saturating_sub(reserved[memory]));
+        let whole = uses[memory].limit.map(|limit| limit.saturating_sub(kept.reserved[memory]));
         let left = whole.map(|whole| whole.saturating_sub(uses[memory].peak()));
         Room { whole, left }
     }
 
     /// What each device said of a leaf that none of them holds.
-    fn no_room(&self, item: &Item, reserved: &[usize], uses: &[MemoryUse]) -> PlanError {
+    fn no_room(&self, item: &Item, kept: &Kept, uses: &[MemoryUse]) -> PlanError {
         let said = item.choices.iter().map(|Choice { device, kind, .. }| {
             let name = &self.devices[device.0].device.info().name;
             let memory = self.memories.of(&**kind);
+            if let Some(reason) = memory.and_then(|memory| kept.closed[memory].as_ref()) {
+                return format!("{name}: {reason}");
+            }
             let limit = memory.and_then(|memory| uses[memory].limit).unwrap_or(usize::MAX);
             let taken = memory.map_or(0, |memory| uses[memory].peak());
-            let compute = memory.map_or(0, |memory| reserved[memory]);
+            let compute = memory.map_or(0, |memory| kept.reserved[memory]);
             format!("{name}: limit {limit}, taken {taken}, needed for computing {compute}")
         });
         PlanError::NoRoom {
@@ -335,6 +386,27 @@ impl<'a> Assigner<'a> {
             bytes: item.leaf.layout.data_bytes(),
             reasons: said.collect::<Vec<_>>().join("; "),
         }
+    }
+}
+
+/// What is kept free of weights and state, by memory.
+struct Kept {
+    /// Bytes for computing.
+    reserved: Vec<usize>,
+    /// Why nothing more may go there at all.
+    closed: Vec<Option<String>>,
+}
+
+impl Kept {
+    fn nothing(memories: usize) -> Self {
+        Self { reserved: vec![0; memories], closed: vec![None; memories] }
+    }
+
+    /// Closes a memory; false when it is closed already.
+    fn close(&mut self, memory: usize, error: &PlanError) -> bool {
+        let was_open = self.closed[memory].is_none();
+        self.closed[memory].get_or_insert_with(|| error.to_string());
+        was_open
     }
 }
 

@@ -50,6 +50,8 @@ pub struct Facts<'a> {
     usable: Vec<bool>,
     resident_memory: Memory,
     externals: TensorMap<External>,
+    /// By device, whether a tensor of the graph may be larger than its largest buffer.
+    narrow: Vec<bool>,
 }
 
 impl<'a> Facts<'a> {
@@ -73,6 +75,15 @@ impl<'a> Facts<'a> {
             .iter()
             .flat_map(|device| kinds.iter().map(move |kind| can_use(device, &***kind)))
             .collect();
+        let largest = graph.ids().map(|id| graph.layout(id).data_bytes()).max().unwrap_or(0);
+        // Kinds of memory pad tensors, though not to twice their size.
+        // One device leaves no choice; there allocating tells what is too large.
+        let narrow = devices.iter().map(|device| {
+            let kind = &device.buffer_type;
+            devices.len() > 1
+                && kind.max_size() < largest.saturating_mul(2).saturating_add(kind.alignment())
+        });
+        let narrow = narrow.collect();
         Self {
             graph,
             devices,
@@ -82,6 +93,7 @@ impl<'a> Facts<'a> {
             usable,
             resident_memory,
             externals,
+            narrow,
         }
     }
 
@@ -98,6 +110,62 @@ impl<'a> Facts<'a> {
     /// How many kinds of memory there are.
     pub fn kinds(&self) -> usize {
         self.kinds.len()
+    }
+
+    /// Whether a device may be unable to hold some tensor of the graph.
+    pub(crate) fn is_narrow(&self, device: DeviceIndex) -> bool {
+        self.narrow[device.0]
+    }
+
+    /// Whether the results of a node, and what must be copied to it, fit into the largest buffer
+    /// of a device; as text when not.
+    pub(crate) fn check_sizes(
+        &self,
+        memory: impl Fn(TensorId) -> Option<Kind>,
+        node: &Node,
+        device: DeviceIndex,
+    ) -> Result<(), String> {
+        if !self.is_narrow(device) {
+            return Ok(());
+        }
+        let own = &*self.devices[device.0].buffer_type;
+        if node.root == node.id {
+            self.check_size(own, node.id, self.graph.layout(node.id))?;
+        }
+        for source in self.graph.node_sources(node).iter().flatten() {
+            let is_open = memory(source.root).is_none();
+            let readable = match memory(source.root) {
+                Some(kind) => self.can_use(device, kind),
+                // It may come to lie in any memory that computes and is wide enough.
+                None => self.device_indices().any(|other| {
+                    let kind = self.kind_of_device(other);
+                    let bytes = self.buffer_type(kind).tensor_bytes(self.graph.layout(source.root));
+                    self.can_use(device, kind) && bytes <= self.buffer_type(kind).max_size()
+                }),
+            };
+            if !readable {
+                let layout = self.graph.layout(source.id);
+                let copied = Layout::contiguous(layout.dtype(), layout.shape());
+                self.check_size(own, source.id, copied.as_ref().unwrap_or(layout)).map_err(
+                    |reason| if is_open { reason } else { format!("a copy of {reason}") },
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_size(
+        &self,
+        kind: &dyn BufferType,
+        id: TensorId,
+        layout: &Layout,
+    ) -> Result<(), String> {
+        let (bytes, max) = (kind.tensor_bytes(layout), kind.max_size());
+        if bytes <= max {
+            return Ok(());
+        }
+        let name = &self.graph.tensor(id).name;
+        Err(format!("{name:?} takes {bytes} bytes, the largest buffer of {} is {max}", kind.name()))
     }
 
     /// The buffer type of a kind.

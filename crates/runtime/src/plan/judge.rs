@@ -77,7 +77,8 @@ impl<'a> Judge<'a> {
         let held = facts.memory(placement);
         let splits = split::split(facts, placement, &held, &options.observed);
         let selected = select::select(facts, &held, &splits, options.fusion);
-        if options.limits.devices.iter().any(Option::is_some) {
+        let is_narrow = facts.device_indices().any(|device| facts.is_narrow(device));
+        if is_narrow || options.limits.devices.iter().any(Option::is_some) {
             let copies = options.overlapping_runs;
             let memory = allocate::allocate(facts, &held, &splits, &selected, copies).ok()?;
             limits::check(devices, residence, &memory, &options.limits).ok()?;

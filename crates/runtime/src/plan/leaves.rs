@@ -122,6 +122,11 @@ impl Leaf {
     fn runs(&self, graph: &Graph, spot: Spot, device: &PlanDevice, kind: &dyn BufferType) -> bool {
         let desc = graph.tensor(spot.tensor);
         let Some(op) = desc.op() else { return true };
+        let own = &*device.buffer_type;
+        let fits = |layout: &Layout| own.tensor_bytes(layout) <= own.max_size();
+        if desc.view.is_none() && !fits(&desc.layout) {
+            return false;
+        }
         let is_self = |id: TensorId| graph.tensor(graph.root(id)).name == self.name;
         let kinds: Vec<Option<&dyn BufferType>> = desc
             .sources

@@ -148,6 +148,12 @@ impl Memories {
         known.map(|&(_, memory)| memory)
     }
 
+    /// Number of the memory of the first kind with that name.
+    pub fn named(&self, name: &str) -> Option<usize> {
+        let known = self.kinds.iter().find(|(kind, _)| kind.name() == name);
+        known.map(|&(_, memory)| memory)
+    }
+
     /// Every memory with nothing in it.
     pub fn empty(&self) -> Vec<MemoryUse> {
         self.empty.clone()

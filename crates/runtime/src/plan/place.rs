@@ -108,7 +108,8 @@ impl<'a> Placer<'a> {
     fn supports(&mut self, node: &Node, device: DeviceIndex) -> bool {
         let facts = self.facts;
         if node.written.is_none() && (self.writers.is_empty() || self.writers_of(node).is_empty()) {
-            return self.support.ask(facts, &self.memory, node, device);
+            return facts.check_sizes(|root| self.memory[root], node, device).is_ok()
+                && self.support.ask(facts, &self.memory, node, device);
         }
         self.check(node, device).is_ok()
     }

@@ -336,3 +336,67 @@ fn pins_survive_in_plans_of_any_graph() {
         assert!(Plan::compile(blueprint, &backends).is_ok());
     }
 }
+
+/// Layers of a matrix of 1 KiB, each with a result of `rows` times 64 bytes.
+fn wide(layers: usize, rows: usize) -> Arc<Graph> {
+    build(|g| {
+        let mut y = g.input("x", DType::F32, [16, rows]);
+        for layer in 0..layers {
+            y = g.weight(format!("{layer}.w"), DType::F32, [16, 16]).mul_mat(y);
+        }
+        y.output("y");
+    })
+}
+
+#[test]
+fn a_device_too_small_for_results_is_left_to_the_next() {
+    // Weights of 1 KiB, results of 6400 bytes.
+    let graph = wide(3, 100);
+    let narrow = ReferenceOptions { max_size: 2048, ..full("A") };
+    let both = devices(vec![narrow.clone(), full("B")]);
+    let chosen = options(|_| ());
+    let assignment = assign(&graph, &both, &chosen).unwrap();
+    assert_eq!(on(&assignment, 0), [""; 0]);
+    let residence = assignment.residence(&graph).unwrap();
+    verify(&plan::draft(&graph, &both, residence, &chosen).unwrap()).unwrap();
+    // Weights that lie there already are copied to where there is room.
+    let loaded = Assignment::on_device(&[&graph], &*both[0].device).unwrap();
+    let residence = loaded.residence(&graph).unwrap();
+    let blueprint = plan::draft(&graph, &both, residence, &chosen).unwrap();
+    verify(&blueprint).unwrap();
+    assert!(blueprint.splits.iter().all(|split| split.device == B), "{}", blueprint.dump());
+}
+
+#[test]
+fn an_op_that_fits_into_no_largest_buffer_is_refused_with_the_sizes() {
+    let graph = build(|g| {
+        let x = g.input("x", DType::F32, [16, 1]);
+        let y = g.weight("w", DType::F32, [16, 64]).mul_mat(x).named("y");
+        y.output("y");
+    });
+    let narrow = |name: &str| ReferenceOptions { max_size: 128, ..full(name) };
+    let narrow = devices(vec![narrow("A"), narrow("B")]);
+    let residence = Assignment::on_device(&[&graph], &*narrow[0].device).unwrap();
+    let residence = residence.residence(&graph).unwrap();
+    let error = plan::draft(&graph, &narrow, residence, &options(|_| ())).unwrap_err();
+    let said = "A: \"y\" takes 256 bytes, the largest buffer of A memory is 128";
+    assert!(error.to_string().contains(said), "{error}");
+}
+
+#[test]
+fn many_devices_too_small_to_compute_on_are_passed_over() {
+    let graph = wide(40, 100);
+    let names: Vec<String> = (0..20).map(|number| format!("S{number}")).collect();
+    let mut given: Vec<ReferenceOptions> = names.iter().map(|name| full(name)).collect();
+    given.push(full("last"));
+    let devices = devices(given);
+    // Room for three weights and one result, where two are needed.
+    let mut limits = vec![3 * 1024 + 6400; 20];
+    limits.push(1 << 20);
+    let limits = limited(&limits);
+    let assignment = assign(&graph, &devices, &limits).unwrap();
+    assert_eq!(on(&assignment, 20).len(), 40);
+    assert!(assignment.memory().iter().all(|memory| memory.over_by() == 0));
+    let residence = assignment.residence(&graph).unwrap();
+    verify(&plan::draft(&graph, &devices, residence, &limits).unwrap()).unwrap();
+}

@@ -311,3 +311,23 @@ fn loaded_weights_stay_where_they_are() {
     assert_eq!(assignment.weight("w").unwrap().device, A);
     assert_eq!(plan::assign(&[&graph], &devices, &options).unwrap().weight("w").unwrap().device, B);
 }
+
+#[test]
+fn a_weight_too_large_to_be_copied_does_not_go_to_a_fast_device() {
+    // The matrix takes 64 KiB, all else 1 KiB.
+    let graph = build(|g| {
+        let x = g.input("x", DType::F32, [256, 1]);
+        let y = g.weight("w", DType::F32, [256, 64]).mul_mat(x).named("y");
+        y.unary(UnaryKind::Relu).output("z");
+    });
+    let mut fast = rated("fast", 1000.0, 1000.0);
+    fast.max_size = 32 << 10;
+    let devices = devices(vec![fast, rated("slow", 0.001, 1000.0)]);
+    let chosen = by_cost(|_| ());
+    let assignment = plan::assign(&[&graph], &devices, &chosen).unwrap();
+    assert_eq!(assignment.weight("w").unwrap().device, B);
+    let residence = assignment.residence(&graph).unwrap();
+    let blueprint = plan::draft(&graph, &devices, residence, &chosen).unwrap();
+    verify(&blueprint).unwrap();
+    assert_eq!(placed(&blueprint, &["y"]), [1]);
+}

@@ -156,6 +156,8 @@ fn draft_all(
     assignment: &Assignment,
     options: &PlanOptions,
 ) -> Result<Vec<Blueprint>, PlanError> {
-    let draft = |graph: &&Arc<Graph>| draft(graph, devices, assignment.residence(graph)?, options);
+    // As a session does: under the limits that the assignment was made for.
+    let options = PlanOptions { limits: assignment.limits().clone(), ..options.clone() };
+    let draft = |graph: &&Arc<Graph>| draft(graph, devices, assignment.residence(graph)?, &options);
     graphs.iter().map(draft).collect()
 }

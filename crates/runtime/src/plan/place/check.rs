@@ -69,6 +69,7 @@ impl Placer<'_> {
         assumed: Assumed,
     ) -> Result<(), String> {
         let sources = self.facts.graph.node_sources(node);
+        self.facts.check_sizes(|root| self.kind_of(root, assumed), node, device)?;
         if let Some(written) = node.written {
             match self.kind_of(node.root, assumed) {
                 Some(kind) if self.facts.can_use(device, kind) => {}
