@@ -235,8 +235,23 @@ impl<'a> Assigner<'a> {
         let mut options = self.options_for_all();
         (options.strategy, options.limits) = (Strategy::Cost, self.limits.clone());
         let blueprints = self.draft_with(&assignment, &options)?;
-        assignment.set_memory(self.uses_of(&assignment, &blueprints));
-        refuse_excess(self.devices, assignment.memory())?;
+        let uses = self.uses_of(&assignment, &blueprints);
+        if refuse_excess(self.devices, &uses).is_ok() {
+            assignment.set_memory(uses);
+            return Ok((assignment, blueprints));
+        }
+        // Each graph alone fits, all of them in one workspace do not: none may take more then
+        // than all do by priority.
+        for memory in assignment.memory() {
+            for device in &memory.devices {
+                options.limits.devices[device.0] = Some(memory.peak());
+            }
+        }
+        let blueprints = self.draft_with(&assignment, &options)?;
+        let uses = self.uses_of(&assignment, &blueprints);
+        refuse_excess(self.devices, &uses)?;
+        assignment.set_memory(uses);
+        assignment.set_limits(options.limits);
         Ok((assignment, blueprints))
     }
 

@@ -94,7 +94,9 @@ pub struct PlanOptions {
     pub named_pins: Pins,
     /// How much memory may be used.
     pub limits: MemoryLimits,
-    /// How devices are chosen.
+    /// How devices are chosen. When weights and state are assigned by cost for several graphs,
+    /// it is the sum of their predicted times that counts, one run of each, so that one of them
+    /// may take longer than by priority.
     pub strategy: Strategy,
     /// How fast the devices are, in their order, for predictions. A device without an entry is
     /// asked.
@@ -102,8 +104,9 @@ pub struct PlanOptions {
     /// Computed tensors and views whose values are wanted while the graph runs: see
     /// [`split::split`].
     pub observed: Vec<TensorId>,
-    /// Runs that shall be able to overlap, up to [`MAX_COPIES`](crate::exec::MAX_COPIES). Above
-    /// one, inputs, arrivals and outputs get chunks of their own, which are there as many times.
+    /// Runs that shall be able to overlap, at most [`MAX_COPIES`](crate::exec::MAX_COPIES); more
+    /// is taken as that many. Above one, inputs, arrivals and outputs get chunks of their own,
+    /// which are there as many times.
     pub overlapping_runs: usize,
     /// Whether ops with weights in host memory may go to a faster device that wants them.
     pub offload: bool,

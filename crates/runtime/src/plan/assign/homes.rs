@@ -77,6 +77,10 @@ impl Assignment {
         self.memory = memory;
     }
 
+    pub(super) fn set_limits(&mut self, limits: MemoryLimits) {
+        self.limits = limits;
+    }
+
     /// Gives a leaf its place.
     pub(super) fn settle(
         &mut self,
@@ -119,7 +123,8 @@ impl Assignment {
         &self.memory
     }
 
-    /// The limits that it was made for: those given, and else the memory that was free.
+    /// The limits that it was made for: those given, and else the memory that was free. Less
+    /// where graphs placed by cost would only fit one by one.
     pub fn limits(&self) -> &MemoryLimits {
         &self.limits
     }
