@@ -79,7 +79,7 @@ impl PlacementArgs {
             check_pin(pin, &devices)?;
             options.named_pins.add(pin.clone());
         }
-        let speeds = SpeedFile::in_cache(app.hub()?.cache());
+        let speeds = speeds(app)?;
         options.strategy = match self.strategy {
             StrategyName::Priority => Strategy::Priority,
             StrategyName::Cost => {
@@ -87,7 +87,7 @@ impl PlacementArgs {
                 Strategy::Cost
             }
         };
-        options.rates = planning_rates(&devices, Some(&speeds))?;
+        options.rates = planning_rates(&devices, Some(&speeds));
         Ok((devices, options))
     }
 }
@@ -111,14 +111,16 @@ fn check_pin(pin: &NamedPin, devices: &[Selected]) -> anyhow::Result<()> {
 /// Refuses devices whose speed nobody knows, and says how to find out.
 fn check_speeds(devices: &[Selected], speeds: &SpeedFile) -> anyhow::Result<()> {
     for selected in devices {
-        if known_rates(selected, Some(speeds))?.is_some() {
+        if known_rates(selected, Some(speeds)).is_some() {
             continue;
         }
         let name = &selected.device.info().name;
-        let (what, option) = match selected.options.threads {
-            0 => (name.clone(), String::new()),
-            1 => (format!("{name} with 1 thread"), " --threads 1".to_owned()),
-            n => (format!("{name} with {n} threads"), format!(" --threads {n}")),
+        let threads = selected.options.threads;
+        let option = threads_option(threads);
+        let what = match threads {
+            0 => name.clone(),
+            1 => format!("{name} with 1 thread"),
+            n => format!("{name} with {n} threads"),
         };
         anyhow::bail!(
             "--strategy cost needs to know how fast {what} is; \
@@ -126,6 +128,23 @@ fn check_speeds(devices: &[Selected], speeds: &SpeedFile) -> anyhow::Result<()> 
         );
     }
     Ok(())
+}
+
+/// What `tensoryard devices --calibrate` needs besides to measure with so many threads.
+fn threads_option(threads: usize) -> String {
+    if threads == 0 { String::new() } else { format!(" --threads {threads}") }
+}
+
+/// The file of rates. One that is damaged is told, and counts as one without rates.
+pub fn speeds(app: &App) -> anyhow::Result<SpeedFile> {
+    let file = SpeedFile::in_cache(app.hub()?.cache());
+    if let Err(error) = file.check() {
+        output::say(&format!(
+            "warning: the speed of devices counts as unknown: {error}; \
+             `tensoryard devices --calibrate` replaces the file"
+        ));
+    }
+    Ok(file)
 }
 
 /// Tells of a pin that pins nothing.

@@ -8,7 +8,8 @@
 //!
 //! The line in brackets is everything that the figures depend on: another processor, other
 //! kernels, another number of threads or another version of this library is measured anew. The
-//! file is replaced as a whole, so that no other process sees a part of it.
+//! file is replaced as a whole, so that no other process sees a part of it. One that is damaged
+//! counts as one without rates and is replaced by the next measurement; [`SpeedFile::check`] tells.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -38,7 +39,7 @@ pub enum SpeedError {
     #[error("cannot replace the file of rates: {0}")]
     Replace(#[from] FormatError),
     /// A line of the file that is none of ours.
-    #[error("{}, line {line}: {text:?} is no rate; remove the file and measure again", path.display())]
+    #[error("{}, line {line}: {text:?} is no rate", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -54,44 +55,21 @@ pub enum SpeedError {
 
 /// The rates of a device, opened as `device` says: those that the device states, else those in
 /// the file, if there are any.
-///
-/// # Errors
-/// A file that cannot be read.
-pub fn known_rates(
-    device: &Selected,
-    file: Option<&SpeedFile>,
-) -> Result<Option<DeviceRates>, SpeedError> {
-    match (device.device.rates(), file) {
-        (Some(stated), _) => Ok(Some(stated)),
-        (None, Some(file)) => file.get(&fingerprint(device)),
-        (None, None) => Ok(None),
-    }
+pub fn known_rates(device: &Selected, file: Option<&SpeedFile>) -> Option<DeviceRates> {
+    device.device.rates().or_else(|| file?.get(&fingerprint(device)))
 }
 
 /// The rates of devices as planning takes them: those of all, or of all before the first device
 /// whose rates are not known.
-///
-/// # Errors
-/// A file that cannot be read.
-pub fn planning_rates(
-    devices: &[Selected],
-    file: Option<&SpeedFile>,
-) -> Result<Vec<DeviceRates>, SpeedError> {
-    let mut rates = Vec::with_capacity(devices.len());
-    for device in devices {
-        match known_rates(device, file)? {
-            Some(known) => rates.push(known),
-            None => break,
-        }
-    }
-    Ok(rates)
+pub fn planning_rates(devices: &[Selected], file: Option<&SpeedFile>) -> Vec<DeviceRates> {
+    devices.iter().map_while(|device| known_rates(device, file)).collect()
 }
 
 /// Measures a device, opened as `device` says, and keeps the rates in the file. Takes less than
 /// a second.
 ///
 /// # Errors
-/// A device that fails; a file that cannot be read or written.
+/// A device that fails; a file that cannot be written.
 pub fn measure(device: &Selected, file: Option<&SpeedFile>) -> Result<DeviceRates, SpeedError> {
     let options = CalibrateOptions { backend: device.options, ..Default::default() };
     let rates = calibrate(&device.device, &options)?;
@@ -152,21 +130,26 @@ impl SpeedFile {
         &self.path
     }
 
-    /// The rates of a fingerprint, if they are there.
+    /// Whether the rates of the file count: those of one that is absent or whole.
     ///
     /// # Errors
     /// A file that cannot be read, or is damaged.
-    pub fn get(&self, fingerprint: &str) -> Result<Option<DeviceRates>, SpeedError> {
-        let entries = self.read()?;
-        Ok(entries.into_iter().find(|(known, _)| known == fingerprint).map(|(_, rates)| rates))
+    pub fn check(&self) -> Result<(), SpeedError> {
+        self.read().map(|_| ())
     }
 
-    /// Keeps the rates of a fingerprint, in the place of older ones.
+    /// The rates of a fingerprint, if they are there; none of a damaged file.
+    pub fn get(&self, fingerprint: &str) -> Option<DeviceRates> {
+        let entries = self.read().unwrap_or_default();
+        entries.into_iter().find(|(known, _)| known == fingerprint).map(|(_, rates)| rates)
+    }
+
+    /// Keeps the rates of a fingerprint, in the place of older ones. A damaged file is replaced.
     ///
     /// # Errors
-    /// A file that cannot be read or written, or is damaged.
+    /// A file that cannot be written.
     pub fn put(&self, fingerprint: &str, rates: &DeviceRates) -> Result<(), SpeedError> {
-        let mut entries = self.read()?;
+        let mut entries = self.read().unwrap_or_default();
         entries.retain(|(known, _)| known != fingerprint);
         entries.push((fingerprint.to_owned(), *rates));
         let mut text = String::new();
@@ -236,19 +219,19 @@ mod tests {
     fn rates_come_back_from_the_file_exactly() {
         let dir = tempfile::tempdir().unwrap();
         let file = SpeedFile::at(dir.path().join("new folder").join("speed"));
-        assert_eq!(file.get("a").unwrap(), None);
+        assert_eq!(file.get("a"), None);
         file.put("a", &rates(1.0)).unwrap();
         file.put("b", &DeviceRates::UNLIMITED).unwrap();
         file.put("a", &rates(1e9 / 3.0)).unwrap();
-        assert_eq!(file.get("a").unwrap(), Some(rates(1e9 / 3.0)));
-        assert_eq!(file.get("b").unwrap(), Some(DeviceRates::UNLIMITED));
-        assert_eq!(file.get("c").unwrap(), None);
+        assert_eq!(file.get("a"), Some(rates(1e9 / 3.0)));
+        assert_eq!(file.get("b"), Some(DeviceRates::UNLIMITED));
+        assert_eq!(file.get("c"), None);
         let left = fs::read_dir(file.path().parent().unwrap()).unwrap().count();
         assert_eq!(left, 1, "partial files are gone");
     }
 
     #[test]
-    fn damaged_files_are_errors_that_name_the_line() {
+    fn damaged_files_have_no_rates_and_are_told_with_the_line() {
         let dir = tempfile::tempdir().unwrap();
         let file = SpeedFile::at(dir.path().join("speed"));
         let broken = [
@@ -261,13 +244,16 @@ mod tests {
         ];
         for (text, expected) in broken {
             fs::write(file.path(), text).unwrap();
-            match file.get("a") {
+            assert_eq!(file.get("a"), None, "{text}");
+            match file.check() {
                 Err(SpeedError::Syntax { line, .. }) => assert_eq!(line, expected, "{text}"),
                 other => panic!("{text}: {other:?}"),
             }
         }
         fs::write(file.path(), [0xff, 0xfe]).unwrap();
-        assert!(matches!(file.get("a"), Err(SpeedError::Io { action: "read", .. })));
+        assert!(matches!(file.check(), Err(SpeedError::Io { action: "read", .. })));
+        file.put("a", &rates(2.0)).unwrap();
+        assert_eq!((file.get("a"), file.check().is_ok()), (Some(rates(2.0)), true));
     }
 
     #[test]
@@ -275,20 +261,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = SpeedFile::at(dir.path().join("speed"));
         let device = crate::default_registry().select("cpu:threads=1").unwrap();
-        assert_eq!(known_rates(&device, Some(&file)).unwrap(), None);
+        assert_eq!(known_rates(&device, Some(&file)), None);
         let measured = measure(&device, Some(&file)).unwrap();
-        assert_eq!(known_rates(&device, Some(&file)).unwrap(), Some(measured));
-        assert_eq!(known_rates(&device, None).unwrap(), None);
+        assert_eq!(known_rates(&device, Some(&file)), Some(measured));
+        assert_eq!(known_rates(&device, None), None);
         let mut unknown = device.clone();
         unknown.options.threads = 9;
         let list = [device.clone(), unknown, device.clone()];
-        assert_eq!(planning_rates(&list, Some(&file)).unwrap(), [measured]);
+        assert_eq!(planning_rates(&list, Some(&file)), [measured]);
         for (name, figure) in DeviceRates::NAMES.iter().zip(measured.figures()) {
             assert!(figure >= 0.0 && figure.is_finite(), "{name} is {figure}");
         }
         let mut other = device.clone();
         other.options.threads = 7;
-        assert_eq!(known_rates(&other, Some(&file)).unwrap(), None);
+        assert_eq!(known_rates(&other, Some(&file)), None);
         assert!(fingerprint(&device).contains("threads 1"), "{}", fingerprint(&device));
     }
 }

@@ -11,6 +11,7 @@ use tensoryard::speed::{SpeedFile, known_rates, measure};
 
 use crate::app::App;
 use crate::output::{self, BOLD};
+use crate::placement;
 
 /// Lists the devices of this machine with their memory, features, parameters, and their speed
 /// where it is known.
@@ -32,7 +33,10 @@ type Speeds = HashMap<String, DeviceRates>;
 
 pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
     let registry = app.registry()?;
-    let file = SpeedFile::in_cache(app.hub()?.cache());
+    let file = match args.calibrate {
+        true => SpeedFile::in_cache(app.hub()?.cache()),
+        false => placement::speeds(app)?,
+    };
     let mut speeds = Speeds::new();
     for (text, device) in registry.named_devices() {
         let is_cpu = device.info().kind == DeviceKind::Cpu;
@@ -40,7 +44,7 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
         let device = Selected { device: Arc::clone(device), options };
         let rates = match device.device.rates() {
             None if args.calibrate => Some(measure(&device, Some(&file))?),
-            None | Some(_) => known_rates(&device, Some(&file))?,
+            None | Some(_) => known_rates(&device, Some(&file)),
         };
         speeds.extend(rates.map(|rates| (text, rates)));
     }
@@ -127,10 +131,11 @@ fn parameters(driver: &dyn Driver) -> String {
 
 /// The rates in units that people use.
 fn speed(rates: &DeviceRates) -> String {
-    let giga = |per_s: f64| match per_s / 1e9 {
-        giga if giga.is_infinite() => "unlimited ".to_owned(),
-        giga if giga < 10.0 => format!("{giga:.1} G"),
-        giga => format!("{giga:.0} G"),
+    let giga = |per_s: f64, unit: &str| match per_s / 1e9 {
+        // Not measured, because the device does not do it.
+        giga if giga.is_infinite() => "–".to_owned(),
+        giga if giga < 10.0 => format!("{giga:.1} G{unit}"),
+        giga => format!("{giga:.0} G{unit}"),
     };
     let time = |ns: f64| match ns {
         ns if ns < 10_000.0 => format!("{ns:.0} ns"),
@@ -138,13 +143,13 @@ fn speed(rates: &DeviceRates) -> String {
     };
     let [f32_rate, f16_rate, quantised, other, memory, op, split, to, from, latency] =
         rates.figures();
-    let (f32_rate, f16_rate) = (giga(f32_rate), giga(f16_rate));
-    let (quantised, other) = (giga(quantised), giga(other));
-    let (memory, to, from) = (giga(memory), giga(to), giga(from));
+    let [f32_rate, f16_rate, quantised, other] =
+        [f32_rate, f16_rate, quantised, other].map(|rate| giga(rate, "flop/s"));
+    let [memory, to, from] = [memory, to, from].map(|rate| giga(rate, "B/s"));
     let (op, split, latency) = (time(op), time(split), time(latency));
     format!(
-        "  products    {f32_rate}flop/s f32, {f16_rate}flop/s f16, {quantised}flop/s quantised\n  \
-         other       {other}flop/s, {memory}B/s of memory, {op} an op, {split} a split\n  \
-         transfers   {to}B/s in, {from}B/s out, {latency} at least\n"
+        "  products    {f32_rate} f32, {f16_rate} f16, {quantised} quantised\n  \
+         other       {other}, {memory} of memory, {op} an op, {split} a split\n  \
+         transfers   {to} in, {from} out, {latency} at least\n"
     )
 }

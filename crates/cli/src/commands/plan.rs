@@ -65,6 +65,7 @@ impl std::fmt::Display for DoesNotFit {
 impl std::error::Error for DoesNotFit {}
 
 pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
+    let format = format(args)?;
     let (devices, plan) = args.placement.resolve(app)?;
     let path = model::find(&args.model, app)?;
     let mut options = LoadOptions::default();
@@ -75,7 +76,7 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
         placement::warn_of_unmatched(pattern);
     }
     let detail = if args.nodes || app.verbose > 0 { Detail::Operations } else { Detail::Summary };
-    let text = match format(args) {
+    let text = match format {
         Format::Text => report.text(detail),
         Format::Dot => report.dot(),
         Format::Json => report.json() + "\n",
@@ -98,16 +99,24 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
 }
 
 /// The form that was asked for, by name or by the ending of the file.
-fn format(args: &Args) -> Format {
-    let ending = args.output.as_ref().and_then(|file| file.extension()?.to_str());
-    let by_ending = || match ending?.to_ascii_lowercase().as_str() {
-        "dot" | "gv" => Some(Format::Dot),
-        "json" => Some(Format::Json),
-        "svg" => Some(Format::Svg),
-        "html" | "htm" => Some(Format::Html),
-        _ => None,
-    };
-    args.format.or_else(by_ending).unwrap_or(Format::Text)
+fn format(args: &Args) -> anyhow::Result<Format> {
+    if let Some(format) = args.format {
+        return Ok(format);
+    }
+    let Some(file) = &args.output else { return Ok(Format::Text) };
+    let ending = file.extension().unwrap_or_default().to_string_lossy().to_ascii_lowercase();
+    Ok(match ending.as_str() {
+        "txt" => Format::Text,
+        "dot" | "gv" => Format::Dot,
+        "json" => Format::Json,
+        "svg" => Format::Svg,
+        "html" | "htm" => Format::Html,
+        _ => anyhow::bail!(
+            "the ending of {} is none that plans have: txt, dot, gv, json, svg, html, htm; \
+             --format says the form in its place",
+            file.display()
+        ),
+    })
 }
 
 fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {

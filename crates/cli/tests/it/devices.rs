@@ -50,9 +50,9 @@ fn a_measured_device_is_shown_with_its_speed_from_then_on() {
 CPU:0  [..]
   memory      [..] MiB free of [..] MiB
   features    [..]
-  products    [..]flop/s f32, [..]flop/s f16, [..]flop/s quantised
-  other       [..]flop/s, [..]B/s of memory, [..] an op, [..] a split
-  transfers   [..]B/s in, [..]B/s out, [..] at least
+  products    [..] f32, [..] f16, [..] quantised
+  other       [..], [..] of memory, [..] an op, [..] a split
+  transfers   [..] in, [..] out, [..] at least
   parameters  threads: a number, 0 for automatic
 SIM  makes devices on request
 ...

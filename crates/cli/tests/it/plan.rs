@@ -67,6 +67,12 @@ fn every_operation_is_listed_on_request() {
         let text = stdout_of(&plan(&model, &[argument]).success());
         let line = text.lines().find(|line| line.contains("encoder › conv1 ")).unwrap();
         assert!(line.contains(" conv_1d+add+gelu_erf "), "{line}");
+        let all: Value =
+            serde_json::from_str(&stdout_of(&plan(&model, &["-f", "json"]).success())).unwrap();
+        for operation in all["graphs"][2]["operations"].as_array().unwrap() {
+            let name = operation["name"].as_str().unwrap();
+            assert!(text.contains(&format!(" {name} ")), "{name}, for pins, is not in\n{text}");
+        }
         assert!(line.contains(" f32 [4, 6] "), "{line}");
         assert!(line.contains("Its weight encoder.conv1.weight is kept in "), "{line}");
     }
@@ -117,10 +123,65 @@ fn the_form_follows_the_ending_of_the_file() {
 }
 
 #[test]
+fn endings_that_plans_do_not_have_are_refused() {
+    let model = small_model();
+    for file in ["plan.png", "plan"] {
+        let path = model.0.path().join(file);
+        let path = path.to_str().unwrap();
+        let error = stderr_of(&plan(&model, &["-o", path]).code(1));
+        assert!(error.contains(file) && error.contains(": txt, dot, gv, json, svg, "), "{error}");
+        assert_eq!(names(model.0.path()), ["small.bin"]);
+    }
+    let path = model.0.path().join("plan.png");
+    plan(&model, &["-f", "text", "-o", path.to_str().unwrap()]).success();
+    assert!(path.exists());
+}
+
+#[test]
+fn the_hint_to_measure_names_the_threads() {
+    let model = small_model();
+    let text = stdout_of(&plan(&model, &["-t", "1"]).success());
+    assert!(text.contains("(`tensoryard devices --calibrate --threads 1` measures it)"), "{text}");
+}
+
+#[test]
+fn a_damaged_file_of_rates_is_a_warning_and_measuring_replaces_it() {
+    let model = small_model();
+    let cache = model.0.path().join("cache");
+    std::fs::create_dir_all(&cache).unwrap();
+    let file = cache.join("speed");
+    for garbage in [&b"<html>"[..], &[0xff, 0xfe]] {
+        std::fs::write(&file, garbage).unwrap();
+        let command = || tensoryard(model.0.path()).env("TENSORYARD_CACHE", &cache);
+        let arguments = ["plan", model.1.to_str().unwrap()];
+        let error = stderr_of(&command().args(arguments).assert().success());
+        assert!(error.starts_with("warning: the speed of devices counts as unknown: "), "{error}");
+        assert!(error.contains(file.to_str().unwrap()), "{error}");
+        command().args(["devices", "--calibrate"]).assert().success().stderr_eq("");
+        command().args(arguments).assert().success().stderr_eq("");
+    }
+}
+
+#[test]
 fn pins_are_told_in_the_reasons() {
     let model = small_model();
     let text = stdout_of(&plan(&model, &["--nodes", "--pin", "mul_mat.*=CPU"]).success());
     assert!(text.contains("You pinned it to CPU."), "{text}");
+}
+
+#[test]
+fn a_decoder_pinned_with_its_caches_is_one_split() {
+    let model = small_model();
+    let mut arguments = vec!["--devices", "sim,cpu", "-f", "json"];
+    for pin in ["decoder.*=cpu", "self.*=cpu", "cross.*=cpu"] {
+        arguments.extend(["--pin", pin]);
+    }
+    let assert = plan(&model, &arguments).success().stderr_eq("");
+    let all: Value = serde_json::from_str(&stdout_of(&assert)).unwrap();
+    for graph in &all["graphs"].as_array().unwrap()[1..] {
+        let splits: Vec<_> = graph["splits"].as_array().unwrap().iter().collect();
+        assert_eq!((splits.len(), &splits[0]["device"]), (1, &1.into()), "{splits:?}");
+    }
 }
 
 #[test]

@@ -63,6 +63,7 @@ impl Report {
             strategy: strategy.to_owned(),
             fits: memory.iter().all(|memory| memory.over_bytes == 0),
             problem: None,
+            threads: 0,
             unmatched_pins: Vec::new(),
             devices: devices.unwrap_or_default(),
             memory,

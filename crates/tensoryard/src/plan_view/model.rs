@@ -60,6 +60,8 @@ impl Report {
         options: &PlanOptions,
     ) -> Result<Self, PlanModelError> {
         let plain: Vec<&Graph> = graphs.iter().map(|graph| &*graph.graph).collect();
+        let mut unmeasured = devices.iter().skip(options.rates.len());
+        let unmeasured = unmeasured.find(|selected| selected.device.rates().is_none());
         let unmatched = options.named_pins.unmatched(&plain);
         let devices = plan_devices(devices)?;
         let planned = Planned::new(graphs, &devices, options)?;
@@ -80,6 +82,7 @@ impl Report {
             rates.as_deref(),
             &rows,
         )?;
+        report.threads = unmeasured.map_or(0, |selected| selected.options.threads);
         report.unmatched_pins = unmatched.iter().map(|pin| pin.pattern.clone()).collect();
         report.problem = planned.problem.map(|error| error.to_string());
         report.fits &= report.problem.is_none();

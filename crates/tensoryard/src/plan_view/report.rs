@@ -23,6 +23,9 @@ pub struct Report {
     /// What planning said where it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Threads that the first device of unknown speed was opened with, 0 for automatic.
+    #[serde(skip)]
+    pub threads: usize,
     /// Patterns of pins that match nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unmatched_pins: Vec<String>,

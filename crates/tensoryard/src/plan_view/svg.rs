@@ -184,8 +184,8 @@ impl Picture<'_> {
                 text(out, "note", MARGIN + GUTTER, line, "runs nothing of this graph");
                 continue;
             }
-            let count = self.graph.operations.iter().filter(|op| op.device == at).count();
-            text(out, "note", MARGIN + 10.0, y + 39.0, &format!("{count} ops"));
+            let ops = self.graph.operations.iter().filter(|op| op.device == at).count();
+            text(out, "note", MARGIN + 10.0, y + 39.0, &count(ops, "op"));
         }
         for (number, split) in self.graph.splits.iter().enumerate() {
             let (start, end) = self.lanes.splits[number];
@@ -202,7 +202,7 @@ impl Picture<'_> {
             let time = split
                 .predicted
                 .map_or_else(String::new, |time| format!(" · {}", duration(time.compute_ns)));
-            let name = format!("split {number} · {} ops{time}", split.operations);
+            let name = format!("split {number} · {}{time}", count(split.operations, "op"));
             let short = if width > LETTER * name.chars().count() as f64 {
                 name
             } else {

@@ -32,10 +32,14 @@ impl Report {
             _ = writeln!(text, "  {name:width$}  {description} ({kind})");
         }
         if let Some(unknown) = self.without_speed() {
+            let option = match self.threads {
+                0 => String::new(),
+                threads => format!(" --threads {threads}"),
+            };
             _ = writeln!(
                 text,
                 "  No time is predicted: the speed of {unknown} is not known \
-                 (`tensoryard devices --calibrate` measures it)."
+                 (`tensoryard devices --calibrate{option}` measures it)."
             );
         }
         self.memory_table(&mut text);
@@ -196,9 +200,11 @@ fn operation_text(operation: &OperationReport, text: &mut String) {
     let mut path = operation.group.clone();
     path.push(operation.label.clone());
     let path = printable(&path.join(" › "));
+    let name = printable(&operation.name);
     let mut line = format!(
-        "      {:<44} {:<22} {:<18} {:>10}",
+        "      {:<44} {:<20} {:<22} {:<18} {:>10}",
         path,
+        name,
         operation.op,
         type_text(&operation.result),
         size(operation.bytes),
