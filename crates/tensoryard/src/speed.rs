@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tensoryard_formats::{AtomicFile, FormatError};
-use tensoryard_runtime::calibrate::{CalibrateError, CalibrateOptions, calibrate};
+use tensoryard_runtime::calibrate::{CalibrateError, CalibrateOptions, Calibration, calibrate};
 use tensoryard_runtime::{Device, DeviceRates, Selected};
 
 /// Rates could not be measured, read or kept.
@@ -65,18 +65,18 @@ pub fn planning_rates(devices: &[Selected], file: Option<&SpeedFile>) -> Vec<Dev
     devices.iter().map_while(|device| known_rates(device, file)).collect()
 }
 
-/// Measures a device, opened as `device` says, and keeps the rates in the file. Takes less than
-/// a second.
+/// Measures a device, opened as `device` says, and keeps the rates in the file. Takes about a
+/// second.
 ///
 /// # Errors
 /// A device that fails; a file that cannot be written.
-pub fn measure(device: &Selected, file: Option<&SpeedFile>) -> Result<DeviceRates, SpeedError> {
+pub fn measure(device: &Selected, file: Option<&SpeedFile>) -> Result<Calibration, SpeedError> {
     let options = CalibrateOptions { backend: device.options, ..Default::default() };
-    let rates = calibrate(&device.device, &options)?;
+    let measured = calibrate(&device.device, &options)?;
     if let Some(file) = file {
-        file.put(&fingerprint(device), &rates)?;
+        file.put(&fingerprint(device), &measured.rates)?;
     }
-    Ok(rates)
+    Ok(measured)
 }
 
 /// Everything that the rates of a device depend on, as one line of text.
@@ -262,7 +262,7 @@ mod tests {
         let file = SpeedFile::at(dir.path().join("speed"));
         let device = crate::default_registry().select("cpu:threads=1").unwrap();
         assert_eq!(known_rates(&device, Some(&file)), None);
-        let measured = measure(&device, Some(&file)).unwrap();
+        let measured = measure(&device, Some(&file)).unwrap().rates;
         assert_eq!(known_rates(&device, Some(&file)), Some(measured));
         assert_eq!(known_rates(&device, None), None);
         let mut unknown = device.clone();

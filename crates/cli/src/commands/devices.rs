@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::json;
+use tensoryard::runtime::calibrate::Calibration;
 use tensoryard::runtime::{
     BackendOptions, Device, DeviceKind, DeviceRates, Driver, Registry, Selected,
 };
@@ -28,6 +29,9 @@ pub struct Args {
     threads: usize,
 }
 
+/// Spread of measurements from which on they are doubtful.
+const BUSY: f64 = 1.5;
+
 /// The rates of devices by their text in the list.
 type Speeds = HashMap<String, DeviceRates>;
 
@@ -43,7 +47,16 @@ pub fn run(args: &Args, app: &App) -> anyhow::Result<()> {
         let options = BackendOptions { threads: if is_cpu { args.threads } else { 0 } };
         let device = Selected { device: Arc::clone(device), options };
         let rates = match device.device.rates() {
-            None if args.calibrate => Some(measure(&device, Some(&file))?),
+            None if args.calibrate => {
+                let Calibration { rates, spread } = measure(&device, Some(&file))?;
+                if spread > BUSY {
+                    output::say(&format!(
+                        "warning: the machine seems busy: runs on {text} took {spread:.1} times \
+                         as long as the best; measure again when it is quiet"
+                    ));
+                }
+                Some(rates)
+            }
             None | Some(_) => known_rates(&device, Some(&file)),
         };
         speeds.extend(rates.map(|rates| (text, rates)));
