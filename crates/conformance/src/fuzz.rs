@@ -90,6 +90,12 @@ pub fn run_random(seed: u64, scene: &Scene) -> Result<Outcome, Box<dyn Error>> {
     let plan = match plan::plan(&graph, &devices, &backends, &weights, &state, &options) {
         Ok(plan) => plan,
         Err(PlanError::Fixed { .. } | PlanError::TooLarge { .. }) => return Ok(Outcome::Refused),
+        // No device has a buffer that is large enough for the op.
+        Err(PlanError::Unsupported { reasons, .. })
+            if reasons.contains("the largest buffer of") =>
+        {
+            return Ok(Outcome::Refused);
+        }
         Err(error) => return Err(error.into()),
     };
     let shown = || format!("{}\n{}", graph.dump(), plan.dump());
